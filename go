@@ -130,7 +130,8 @@ def test(arguments: list[str]) -> NoReturn:
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:
         say(
-            "what takes long, and shows no promise alone, was left out: ./go test -n auto -m long; on every server: .ci/run all"
+            "what takes long, and shows no promise alone, was left out: ./go test -n auto -m long; "
+            "on every server: .ci/run all"
         )
     missing = missing_debian_packages(TEST_PACKAGES)
     if missing:
@@ -314,7 +315,8 @@ def wheel_for_here(wheels: list[dict]) -> dict:
         if any(runs_here(tag) for tag in tags.split(".")):
             return wheel
     sys.exit(
-        f"go: uv.lock has no uv for {sys.platform} on {platform.machine()}: install uv by other means and put it on PATH"
+        f"go: uv.lock has no uv for {sys.platform} on {platform.machine()}: "
+        "install uv by other means and put it on PATH"
     )
 
 
@@ -344,7 +346,8 @@ def fetch(wheel: dict, target: Path) -> None:
     except (urllib.error.URLError, TimeoutError) as error:
         reason = getattr(error, "reason", error)
         sys.exit(
-            f"go: {wheel['url']} cannot be fetched ({reason}): install uv by other means (pipx install uv) and put it on PATH"
+            f"go: {wheel['url']} cannot be fetched ({reason}): install uv by other means (pipx install uv) and "
+            "put it on PATH"
         )
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != wheel["hash"]:
         sys.exit(f"go: what came from {wheel['url']} is not what uv.lock says (its SHA-256 differs): try again")

@@ -30,7 +30,8 @@ LARGE = """
 SET session_replication_role = replica;
 INSERT INTO messages.message (topic, payload)
 SELECT 'topic-' || n % {topics}, jsonb_build_object('n', n) FROM generate_series(1, {ready}) AS n;
-INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, result, archived_at)
+INSERT INTO messages.message_archive (
+  id, topic, priority, payload, created_at, available_at, attempts, result, archived_at)
 SELECT 1000000000 + n, 'topic-' || n % {topics}, 5, '1', now() - interval '1 day', now() - interval '1 day', 1,
        CASE WHEN n % 1000 = 0 THEN 'failed' ELSE 'success' END, now() - n % 80000 * interval '1 s'
 FROM generate_series(1, {archived}) AS n;
@@ -38,7 +39,8 @@ INSERT INTO messages.dead_count (topic, result, count, died_at)
 SELECT a.topic, a.result, count(*), date_bin('10 minutes', a.archived_at, 'epoch')
 FROM messages.message_archive AS a WHERE a.result = 'failed' GROUP BY 1, 2, 4;
 INSERT INTO messages.measure (minute, topic, success, waits, runs, wakes)
-SELECT date_trunc('minute', now()) - m * interval '1 minute', 'topic-' || t, 1000, 10::numeric ^ (12 * 30), 10::numeric ^ (12 * 25), 10::numeric ^ (12 * 35)
+SELECT date_trunc('minute', now()) - m * interval '1 minute', 'topic-' || t, 1000, 10::numeric ^ (12 * 30),
+       10::numeric ^ (12 * 25), 10::numeric ^ (12 * 35)
 FROM generate_series(0, 10079) AS m, generate_series(0, {topics} - 1) AS t;
 SET session_replication_role = origin;
 ANALYZE"""
@@ -186,7 +188,8 @@ def _used(postgres: Postgres, database: Database, daemon: int, web: list[int]) -
     """Return the CPU of the server, the daemon, the web server, and the server's processes that work for it."""
     with database.connect() as conn:
         rows = conn.execute(
-            "SELECT a.pid FROM pg_stat_activity AS a WHERE a.application_name IN ('pgrouse web web', 'pgrouse listener web')"
+            "SELECT a.pid FROM pg_stat_activity AS a "
+            "WHERE a.application_name IN ('pgrouse web web', 'pgrouse listener web')"
         ).fetchall()
     return postgres.cpu_s(), usage.cpu_s(daemon), usage.cpu_s(*web), usage.cpu_s(*(pid for (pid,) in rows))
 
@@ -206,7 +209,8 @@ def _report(found: dict[str, list[float]], messages: int, ready: int, archived: 
     figures.append(Figure("updates that each viewer got in a drain", "", found["updates"]))
     return Report(
         "dashboard",
-        f"{ready:,} ready and {archived:,} archived messages of {TOPICS} topics for the first two; {messages:,} messages in each drain.",
+        f"{ready:,} ready and {archived:,} archived messages of {TOPICS} topics for the first two; "
+        f"{messages:,} messages in each drain.",
         figures,
         ["For the viewers: the web server's CPU and that of its connections' server processes, as /proc has them."],
     )

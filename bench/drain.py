@@ -169,7 +169,8 @@ def _report(runs: dict[str, list[Run]], messages: int, is_private: bool) -> Repo
     ]
     return Report(
         "drain",
-        f"{messages:,} messages with a no-op async handler, archive kept, durable; plain SQL claims {BATCH} and moves them.",
+        f"{messages:,} messages with a no-op async handler, archive kept, durable; "
+        f"plain SQL claims {BATCH} and moves them.",
         figures,
         ["CPU of all: server and clients together. Others who use the machine spoil the rates more than the CPU."],
     )

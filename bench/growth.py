@@ -109,7 +109,8 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, ready: int, archi
         figures,
         [
             f"Snapshot: REPEATABLE READ, from before {BEHIND_THE_SNAPSHOT:,} messages were worked.",
-            "A claim that got nothing is repeated, and its time counts. Look-ups: ids at random, of all that are archived.",
+            "A claim that got nothing is repeated, and its time counts. Look-ups: "
+            "ids at random, of all that are archived.",
             "Drop: the maintenance of a day when no message of today is kept any more.",
         ],
     )

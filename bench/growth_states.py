@@ -52,7 +52,8 @@ class State:
 def ready(messages: int, what: str = "", hold: Hold = _hold_nothing) -> State:
     """Return a topic with this many ready messages."""
     filled = [
-        f"INSERT INTO messages.message (topic, payload) SELECT 'noop', '{{\"n\": 1}}' FROM generate_series(1, {messages})"
+        f"INSERT INTO messages.message (topic, payload) SELECT 'noop', '{{\"n\": 1}}' "
+        f"FROM generate_series(1, {messages})"
     ]
     return State(what or f"{messages:,} ready", filled, hold=hold)
 
@@ -71,7 +72,8 @@ def delayed(channels: int) -> State:
     """Return a topic with this many channels whose messages are due tomorrow, and some channels with ready ones."""
     filled = [
         "INSERT INTO messages.message (topic, channel, payload, available_at)"
-        f" SELECT 'noop', md5('d' || n), '{{\"n\": 1}}', clock_timestamp() + '1 day' FROM generate_series(1, {channels}) AS n",
+        f" SELECT 'noop', md5('d' || n), '{{\"n\": 1}}', clock_timestamp() + '1 day' "
+        f"FROM generate_series(1, {channels}) AS n",
         _ready_in_channels(),
     ]
     return State(f"{channels:,} delayed channels", filled)
@@ -104,8 +106,10 @@ def archived(messages: int) -> State:
     until = today + timedelta(days=2)
     filled = [
         "CREATE TABLE messages.filled (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)",
-        "INSERT INTO messages.filled (id, topic, priority, payload, created_at, available_at, attempts, runs, claim_id, locked_at, result, handled_by)"
-        " SELECT n, 'noop', 5, '{\"n\": 1}', now(), now(), 1, 1, 1 + floor(random() * 4503599627370496)::bigint, now(), 'success', 'bench'"
+        "INSERT INTO messages.filled (id, topic, priority, payload, created_at, available_at, attempts, runs, "
+        "claim_id, locked_at, result, handled_by)"
+        " SELECT n, 'noop', 5, '{\"n\": 1}', now(), now(), 1, 1, 1 + floor(random() * 4503599627370496)::bigint, "
+        "now(), 'success', 'bench'"
         f" FROM generate_series(1, {messages}) AS n",
         f"DROP TABLE messages.{DAY.format(today)}, messages.{DAY.format(today + timedelta(days=1))}",
         "ALTER TABLE messages.filled OWNER TO messages_owner",

@@ -32,8 +32,10 @@ BY_HAND_STATEMENTS = (
     b"INSERT INTO effect (n) VALUES (%s)",
     b"""
     WITH gone AS (DELETE FROM messages.message AS m WHERE m.id = %s RETURNING m.*)
-    INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, runs, locked_at, result, handled_by)
-    SELECT g.id, g.topic, g.priority, g.payload, g.created_at, g.available_at, 1, 1, now(), 'success', 'by hand' FROM gone AS g
+    INSERT INTO messages.message_archive (
+      id, topic, priority, payload, created_at, available_at, attempts, runs, locked_at, result, handled_by)
+    SELECT g.id, g.topic, g.priority, g.payload, g.created_at, g.available_at, 1, 1, now(), 'success', 'by hand'
+    FROM gone AS g
     """,
 )
 

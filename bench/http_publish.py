@@ -118,5 +118,8 @@ def _report(
             Figure(f"batches of {batch}, p99 of a request", "ms", took[str(batch)]),
             Figure(f"batches of {batch}, CPU of the web server", "µs/message", cpu[str(batch)]),
         ]
-    about = f"{connections} connections, runs of {seconds:g} s in turn; the client is a lean asyncio program on the same machine."
+    about = (
+        f"{connections} connections, runs of {seconds:g} s in turn; the client is a lean asyncio program on the same "
+        "machine."
+    )
     return Report("http", about, figures)

@@ -20,8 +20,10 @@ EVERY_S = 0.05
 # A message that may be retried starts before its claim is on disk; one with a single attempt, the default, starts after
 # that (decision 0008).
 PUBLISH = {
-    "of five attempts": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 5)",
-    "of one attempt": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 1)",
+    "of five attempts": b"INSERT INTO messages.message (topic, payload, max_attempts) "
+    b"VALUES ('marked', jsonb_build_object('n', %s::bigint), 5)",
+    "of one attempt": b"INSERT INTO messages.message (topic, payload, max_attempts) "
+    b"VALUES ('marked', jsonb_build_object('n', %s::bigint), 1)",
 }
 NOTIFY = b"SELECT pg_notify('bare', %s::text)"
 # The first messages of a round wake up processes that slept during the pause before it.
@@ -93,7 +95,8 @@ def _report(received: list[list[Delay]], begun: dict[str, list[list[Delay]]]) ->
             figures.append(Figure(what, "ms", values, target=Target(at_most)))
     return Report(
         "latency",
-        f"{sum(map(len, received))} messages of each kind to an idle daemon, and as many bare notifications to an idle program: one each {EVERY_S * 1000:.0f} ms.",
+        f"{sum(map(len, received))} messages of each kind to an idle daemon, and as many bare notifications to "
+        f"an idle program: one each {EVERY_S * 1000:.0f} ms.",
         figures,
     )
 

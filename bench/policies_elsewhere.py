@@ -19,11 +19,14 @@ from bench.usage import Machine
 
 EVERY_POLICY = """
     INSERT INTO messages.topic
-      (topic, max_attempts, lock_duration, timeout, backoff, lock_expired_delay, strict_lock, key_ttl, key_on_retry, ttl, max_depth, on_full,
-       max_payload_bytes, max_concurrency, dequeue_rate, burst, publish_rate, channel_concurrency, channel_min_interval, ordered,
+      (topic, max_attempts, lock_duration, timeout, backoff, lock_expired_delay, strict_lock, key_ttl, key_on_retry,
+        ttl, max_depth, on_full,
+       max_payload_bytes, max_concurrency, dequeue_rate, burst, publish_rate, channel_concurrency,
+       channel_min_interval, ordered,
        archive_success, retention, dead_letter, max_redrives, notify, breaker, payload_schema)
     VALUES
-      ('other', 5, '1 min', '50 s', '{"kind": "constant", "base": "1s"}', '1 s', true, '1 hour', 'keep', '1 day', 1000, 'drop',
+      ('other', 5, '1 min', '50 s', '{"kind": "constant", "base": "1s"}', '1 s', true, '1 hour', 'keep', '1 day', 1000,
+        'drop',
        1000, 10, 1000, 10, 1000, 1, '1 s', true,
        'none', '1 day', true, 1, 'always', '{}', '{"type": "object"}')
 """

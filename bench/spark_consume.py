@@ -70,7 +70,8 @@ def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
     figures = [figure for work in WORKS for figure in _figures(postgres, machine, rounds, work)]
     return Report(
         "spark-consume",
-        "Messages of some 300 bytes, archive kept, durable; `pgrouse pipeline consume` on a standalone cluster, its workers with one core each.",
+        "Messages of some 300 bytes, archive kept, durable; `pgrouse pipeline consume` on a standalone cluster, "
+        "its workers with one core each.",
         figures,
         [f"Spark runs on the same machine as the server; its start and its first {COLD} batches are left out."],
     )

@@ -31,7 +31,8 @@ FILL = """
     INSERT INTO messages.message_archive (
       id, topic, priority, payload, created_at, available_at, attempts, result, archived_at, handled_by)
     SELECT
-      n, 'topic.' || n % 20, 5, jsonb_build_object('n', n, 'customer', md5(n::text), 'text', repeat(md5((n * 7)::text), 7)),
+      n, 'topic.' || n % 20, 5,
+      jsonb_build_object('n', n, 'customer', md5(n::text), 'text', repeat(md5((n * 7)::text), 7)),
       now(), now(), 1, CASE WHEN n % 50 = 0 THEN 'failed' ELSE 'success' END, now(), 'worker-' || n % 8
     FROM generate_series(1, {rows}) AS n;
     RESET session_replication_role;"""
@@ -48,7 +49,8 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, rows: int, growth
     del postgres
     report = Report(
         "spark-export",
-        f"{rows:,} archived rows of about 300 bytes to Parquet (zstd), in {PARTITIONS} partitions, in one warm session.",
+        f"{rows:,} archived rows of about 300 bytes to Parquet (zstd), in {PARTITIONS} partitions, "
+        "in one warm session.",
     )
     conf = {"spark.jars": str(DRIVER), "spark.driver.memory": "3g"}
     with (

@@ -139,8 +139,10 @@ def _report(rates: dict[str, list[float]], messages: int, columns: Sequence[str]
     ours = Figure(OURS, "rows/s", rates[OURS], at_once, Target(1.0, at_least=True))
     kind = "with a key each, " if columns else ""
     about = (
-        f"{messages:,} cached rows of a topic and a payload of some 300 bytes, {kind}{PARTITIONS} partitions on local[2], in turn, after one round "
-        "that warms up. Ours become visible at one moment, and so do those of JDBC from one partition; from four it shows them piece by piece."
+        f"{messages:,} cached rows of a topic and a payload of some 300 bytes, {kind}{PARTITIONS} partitions on "
+        "local[2], in turn, after one round "
+        "that warms up. Ours become visible at one moment, and so do those of JDBC from one partition; "
+        "from four it shows them piece by piece."
     )
     return Report(
         "spark-publish-keys" if columns else "spark-publish", about, [jdbc, at_once, ours, replace(ours, limit=jdbc)]

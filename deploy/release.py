@@ -142,7 +142,8 @@ def try_out(version: str, *, is_complete: bool) -> None:
                 _try_extra(python, extra)
         elif is_complete:
             raise click.ClickException(
-                f"Python {python} is not on this machine, and uv could not fetch it: a release is tried on all of {PYTHONS}"
+                f"Python {python} is not on this machine, and uv could not fetch it: "
+                f"a release is tried on all of {PYTHONS}"
             )
         else:
             _say(f"Python {python} is not on this machine, and uv could not fetch it: not tried")

@@ -35,7 +35,8 @@ STUB = ROOT / "daemon" / "pgrouse" / "__init__.pyi"
 NAME = re.compile(r"^from (\S+) import (\S+) as", re.MULTILINE)
 API = """# Python API
 
-The names that `from pgrouse import ...` provides, with their docstrings. [Python](python.md) explains how the parts are used together.
+The names that `from pgrouse import ...` provides, with their docstrings.
+[Python](python.md) explains how the parts are used together.
 """
 # The words after a language tell the tests how to treat a block. The site's Markdown would show them as text.
 FENCE = re.compile(r"^( *```\w+) .+$", re.MULTILINE)

@@ -13,7 +13,8 @@ from pgrouse.cli.root import root
 SHARED = {"--config", "--json", "--help"}
 # Code in a help text that is not marked as code: options, settings, names of variables.
 CODE = re.compile(
-    r"`[^`]*`|(?<![\w-])--[a-z][a-z-]*|\b[a-z]+\.[a-z_.]*[a-z]\b(?!/)|\b[a-z]+(?:_[a-z]+)+(?:=\w+)?\b|\b[A-Z]+(?:_[A-Z]+)+\b"
+    r"`[^`]*`|(?<![\w-])--[a-z][a-z-]*|\b[a-z]+\.[a-z_.]*[a-z]\b(?!/)"
+    r"|\b[a-z]+(?:_[a-z]+)+(?:=\w+)?\b|\b[A-Z]+(?:_[A-Z]+)+\b"
     r"|'[^' ]*\*'|(?<= )\*(?=[ .])|(?<!\w)\.dlq\b|local\[4\]|(?<![\w:])[0-9]+[smhd]\b"
 )
 

@@ -67,7 +67,8 @@ def _make_days(queue: Queue) -> None:
         day = queue.value("SELECT (messages.now() AT TIME ZONE 'UTC')::date - %s", [ago])
         bounds = f"FROM ('{day} 00:00+00') TO ('{day + timedelta(1)} 00:00+00')"
         queue.conn.execute(
-            f"CREATE TABLE messages.message_archive_{day:%Y%m%d} PARTITION OF messages.message_archive FOR VALUES {bounds}".encode()
+            f"CREATE TABLE messages.message_archive_{day:%Y%m%d} PARTITION OF messages.message_archive FOR "
+            f"VALUES {bounds}".encode()
         )
 
 

@@ -149,7 +149,8 @@ class Budget:
         if not hasattr(config, "workerinput"):
             ran = {test.partition("::")[0] for test in self._tests}
             print(
-                f"changed: ran {len(self._tests):,} tests of the nearest {len(ran):,} files, of {self._affected:,} that the change can "
+                f"changed: ran {len(self._tests):,} tests of the nearest {len(ran):,} files, "
+                f"of {self._affected:,} that the change can "
                 "affect; ./go test runs them all"
             )
 

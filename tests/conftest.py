@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pg",
         default=os.environ.get("PGROUSE_TEST_PG"),
-        help="servers to run the tests of SQL on, by comma, as 15,17,18, or `all` (default: PGROUSE_TEST_PG, else the first of those "
+        help="servers to run the tests of SQL on, by comma, as 15,17,18, or `all` (default: "
+        "PGROUSE_TEST_PG, else the first of those "
         "that are installed or run in a container, and on the others only what is about the server)",
     )
 

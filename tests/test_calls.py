@@ -85,12 +85,15 @@ SAMPLES: dict[type, Any] = {
 GRANTED = """
   SELECT p.proname AS name, p.pronargdefaults AS defaults,
          coalesce(p.proargnames[:p.pronargs], '{}') AS arguments,
-         ARRAY(SELECT t.typname FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, nth) JOIN pg_type AS t ON t.oid = a.type
+         ARRAY(SELECT t.typname FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, nth)
+           JOIN pg_type AS t ON t.oid = a.type
                ORDER BY a.nth) AS types
   FROM pg_proc AS p
   WHERE p.pronamespace = 'messages'::regnamespace AND p.prorettype <> 'trigger'::regtype
     AND EXISTS (SELECT FROM aclexplode(p.proacl) AS a JOIN pg_roles AS r ON r.oid = a.grantee
-                WHERE r.rolname IN ('messages_publisher', 'messages_worker', 'messages_operator', 'messages_analyst', 'messages_maintainer'))
+                WHERE r.rolname IN (
+                  'messages_publisher', 'messages_worker', 'messages_operator', 'messages_analyst',
+                  'messages_maintainer'))
   ORDER BY p.proname"""
 
 Binding = Callable[..., Call[Any]]

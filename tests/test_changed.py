@@ -161,7 +161,10 @@ class TestRun:
 
     @pytest.mark.long
     def test_fixtures_of_the_session_end_after_the_budget(self, tmp_path: Path) -> None:
-        server = "import pathlib, pytest\n@pytest.fixture(scope='session')\ndef server():\n    yield\n    pathlib.Path('ended').touch()\n"
+        server = (
+            "import pathlib, pytest\n@pytest.fixture(scope='session')\ndef server():\n    yield\n    "
+            "pathlib.Path('ended').touch()\n"
+        )
         write(tmp_path, "test_near.py", PASSING.format("near"))
         write(
             tmp_path,

@@ -369,7 +369,10 @@ def test_a_cancelled_call_is_cancelled_on_the_server_and_the_next_one_works(data
                 published = await client.publish("t")
                 other.execute("SELECT FROM messages.message FOR UPDATE")
                 stuck = asyncio.create_task(client.cancel([published]))
-                waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                waits = (
+                    "SELECT count(*) FROM pg_stat_activity "
+                    "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                )
                 watcher = database.connect()
                 await asyncio.to_thread(eventually, lambda: watcher.execute(waits).fetchone() == (1,))
                 stuck.cancel()

@@ -157,8 +157,10 @@ def test_an_unset_variable_is_reported_with_its_line(write: Write) -> None:
 
 WRONG = {
     "[worker]\nconurrency = 1": "pgrouse.toml:2: unknown key 'conurrency' in [worker]; did you mean 'concurrency'?",
-    "[worker]\nzzz = 1": "pgrouse.toml:2: unknown key 'zzz' in [worker]; known keys: name, concurrency, threads, claim_connections, "
-    "claim_batch_size, prefetch, poll_interval, degraded_poll_interval, shutdown_timeout, maintenance_interval, processes",
+    "[worker]\nzzz = 1": "pgrouse.toml:2: unknown key 'zzz' in [worker]; known keys: "
+    "name, concurrency, threads, claim_connections, "
+    "claim_batch_size, prefetch, poll_interval, degraded_poll_interval, shutdown_timeout, maintenance_interval, "
+    "processes",
     "[wroker]\nthreads = 1": "pgrouse.toml:1: unknown key 'wroker'; did you mean 'worker'?",
     '[topics.a]\nhandler = "m:f"\nisolatoin = "process"': "pgrouse.toml:3: unknown key 'isolatoin' in [topics.a]; "
     "did you mean 'isolation'?",
@@ -167,32 +169,43 @@ WRONG = {
     "[worker]\nthreads = true": "pgrouse.toml:2: worker.threads: expected a whole number, found true",
     "[worker]\nthreads = 0": "pgrouse.toml:2: worker.threads: must be at least 1, found 0",
     "[worker]\nclaim_connections = 17": "pgrouse.toml:2: worker.claim_connections: must be at most 16, found 17",
-    '[worker]\npoll_interval = "5 apples"': 'pgrouse.toml:2: worker.poll_interval: expected a duration like "250ms", "5s", "1h30m" '
+    '[worker]\npoll_interval = "5 apples"': "pgrouse.toml:2: worker.poll_interval: "
+    'expected a duration like "250ms", "5s", "1h30m" '
     "or \"1d\", or a number of seconds, found '5 apples'",
-    "[worker]\nshutdown_timeout = -1": 'pgrouse.toml:2: worker.shutdown_timeout: expected a duration like "250ms", "5s", "1h30m" or '
+    "[worker]\nshutdown_timeout = -1": "pgrouse.toml:2: worker.shutdown_timeout: "
+    'expected a duration like "250ms", "5s", "1h30m" or '
     '"1d", or a number of seconds, found -1',
-    "[worker]\nmaintenance_interval = nan": 'pgrouse.toml:2: worker.maintenance_interval: expected a duration like "250ms", "5s", "1h30m" or '
+    "[worker]\nmaintenance_interval = nan": "pgrouse.toml:2: worker.maintenance_interval: "
+    'expected a duration like "250ms", "5s", "1h30m" or '
     '"1d", or a number of seconds, found nan',
-    '[worker]\nmaintenance_interval = "2h"': "pgrouse.toml:2: worker.maintenance_interval: must be between 100ms and 1h, found 2h",
+    '[worker]\nmaintenance_interval = "2h"': "pgrouse.toml:2: worker.maintenance_interval: "
+    "must be between 100ms and 1h, found 2h",
     '[worker]\nname = "a\\nb"': "pgrouse.toml:2: worker.name: must be 1 to 200 printable characters, found 'a\\nb'",
     "[database]\nprepare = 1": "pgrouse.toml:2: database.prepare: expected true or false, found 1",
-    '[handlers]\nallowed_modules = "shop"': 'pgrouse.toml:2: handlers.allowed_modules: expected a list like ["a", "b"], found \'shop\'',
-    '[handlers]\nallowed_modules = ["a", 3]': "pgrouse.toml:2: handlers.allowed_modules[1]: expected text in quotes, found 3",
-    '[handlers]\nallowed_modules = ["a b"]': 'pgrouse.toml:2: handlers.allowed_modules[0]: expected the name of a module like "shop.jobs", '
+    '[handlers]\nallowed_modules = "shop"': "pgrouse.toml:2: handlers.allowed_modules: "
+    'expected a list like ["a", "b"], found \'shop\'',
+    '[handlers]\nallowed_modules = ["a", 3]': "pgrouse.toml:2: handlers.allowed_modules[1]: "
+    "expected text in quotes, found 3",
+    '[handlers]\nallowed_modules = ["a b"]': "pgrouse.toml:2: handlers.allowed_modules[0]: "
+    'expected the name of a module like "shop.jobs", '
     "or \"*\", found 'a b'",
-    "[topics.a]\nconcurrency = 1": 'pgrouse.toml:1: topics.a: handler is missing: name the function like "module:function"',
+    "[topics.a]\nconcurrency = 1": "pgrouse.toml:1: topics.a: handler is missing: "
+    'name the function like "module:function"',
     '[topics.a]\nhandler = "a.b"': "pgrouse.toml:2: topics.a.handler: expected \"module:function\", found 'a.b'",
     '[topics.a]\nhandler = "m:f"\nisolation = "thread"': "pgrouse.toml:3: topics.a.isolation: expected 'none' or "
     "'process', found 'thread'",
-    '[topics."a b"]\nhandler = "m:f"': 'pgrouse.toml:1: topics."a b": is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - '
+    '[topics."a b"]\nhandler = "m:f"': 'pgrouse.toml:1: topics."a b": is no topic name: '
+    "1 to 200 of A-Z a-z 0-9 . _ : - "
     "and a letter or digit first, found 'a b'",
     "topics = 3": "pgrouse.toml:1: topics: expected a table of keys, found 3",
     "[[worker]]\nthreads = 1": "pgrouse.toml:1: worker: expected a table of keys, found a list",
     "[log]\nlevel = 3": "pgrouse.toml:2: log.level: expected 'debug', 'info', 'warning' or 'error', found 3",
     "[database]\ndsn = 4711": "pgrouse.toml:2: database.dsn: expected text in quotes",
-    "[topics.order.created]\nhandler = 'm:f'": "pgrouse.toml:1: unknown key 'created' in [topics.order]; if the topic is order.created, "
+    "[topics.order.created]\nhandler = 'm:f'": "pgrouse.toml:1: unknown key 'created' in "
+    "[topics.order]; if the topic is order.created, "
     'quote its name: [topics."order.created"]',
-    '[database]\ndsn = "postgresql+asyncpg://shop@db/app"': "pgrouse.toml:2: database.dsn: this is an address for SQLAlchemy: leave out +asyncpg",
+    '[database]\ndsn = "postgresql+asyncpg://shop@db/app"': "pgrouse.toml:2: database.dsn: "
+    "this is an address for SQLAlchemy: leave out +asyncpg",
     '[database]\ndsn = "not one"': "pgrouse.toml:2: database.dsn: expected a connection string like "
     '"postgresql://user@host/database" or "host=... dbname=..."',
 }

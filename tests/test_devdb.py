@@ -368,7 +368,8 @@ def test_a_user_other_than_root_gets_a_private_server() -> None:
     os.chown(home, who.pw_uid, who.pw_gid)
     script = (
         "from pgrouse import devdb; from pgrouse.devdb import os_user;"
-        "servers = [devdb.PrivateServer(each, os_user.cache_folder() / f'try-{each.major}') for each in (*devdb.local(), devdb.embedded())];"
+        "servers = [devdb.PrivateServer(each, os_user.cache_folder() / f'try-{each.major}') for each in "
+        "(*devdb.local(), devdb.embedded())];"
         "print([(each.start(), each.start(), each.remove()) for each in servers], os_user.cache_folder())"
     )
 
@@ -406,8 +407,10 @@ class TestSession:
     """The folder of a session, and the remains of a killed one."""
 
     START = (
-        "import sys, time; from pgrouse import devdb; from pgrouse.devdb import postmaster; from pgrouse.devdb.scratch import Scratch;"
-        "scratch = Scratch('devdb-session'); server = devdb.PrivateServer(devdb.embedded(), scratch.folder / 'server'); server.start();"
+        "import sys, time; from pgrouse import devdb; from pgrouse.devdb import postmaster; "
+        "from pgrouse.devdb.scratch import Scratch;"
+        "scratch = Scratch('devdb-session'); server = devdb.PrivateServer(devdb.embedded(), "
+        "scratch.folder / 'server'); server.start();"
         "print(scratch.folder, postmaster.pid(server.data), flush=True); sys.stdin.read()"
     )
 

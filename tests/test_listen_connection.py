@@ -38,7 +38,8 @@ class Listening:
 
     def terminate(self) -> None:
         self.other.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, 'pgrouse listener')"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND starts_with(application_name, 'pgrouse listener')"
         )
 
     async def received(self) -> list[str]:

@@ -24,7 +24,10 @@ from tests.drivers.callers import django_connection, url
 from tests.server.postgres import Database
 
 EXISTS = "SELECT to_regclass('messages.message') IS NOT NULL"
-SETTINGS = "SELECT current_setting('lock_timeout'), current_setting('client_min_messages'), current_setting('search_path'), current_user"
+SETTINGS = (
+    "SELECT current_setting('lock_timeout'), current_setting('client_min_messages'), "
+    "current_setting('search_path'), current_user"
+)
 
 
 def is_installed(database: Database) -> bool:

@@ -14,7 +14,8 @@ BASE_INSTALL = """
 import sys
 
 class NotInstalled:
-    EXTRAS = {"cryptography", "fastapi", "jsonschema_rs", "opentelemetry", "prometheus_client", "sqlalchemy", "django", "asyncpg"}
+    EXTRAS = {"cryptography", "fastapi", "jsonschema_rs", "opentelemetry", "prometheus_client", "sqlalchemy", "django",
+          "asyncpg"}
 
     def find_spec(self, name, *_):
         if name in self.EXTRAS:

@@ -108,7 +108,8 @@ def test_a_message_without_a_payload_has_the_payload_null(conn: Connection, db: 
 
 def test_every_option_of_a_message_is_stored(conn: Connection, db: Connection) -> None:
     publish(
-        conn, "t", Order(id=7), headers={"trace": "ä\n"}, key="k\\1", channel="tenant 1", priority=0, max_attempts=3, available_at=LATER
+        conn, "t", Order(id=7), headers={"trace": "ä\n"}, key="k\\1", channel="tenant 1", priority=0, max_attempts=3,
+        available_at=LATER
     )  # fmt: skip
     conn.commit()
 
@@ -328,7 +329,8 @@ def test_the_id_can_be_passed_to_the_database(conn: Connection) -> None:
 
 def test_all_options_can_be_combined_with_on_conflict(conn: Connection, db: Connection) -> None:
     publish(
-        conn, "t", Order(id=7), key="k", on_conflict="replace", headers={"a": 1}, channel="c", priority=0, max_attempts=3,
+        conn, "t", Order(id=7), key="k", on_conflict="replace", headers={"a": 1}, channel="c", priority=0,
+        max_attempts=3,
         delay=timedelta(hours=1), ttl=timedelta(days=1),
     )  # fmt: skip
     publish(conn, "b", body=b"\x00", key="k", on_conflict="ignore", available_at=LATER)
@@ -459,7 +461,8 @@ def schema(db: Connection) -> Callable[[str | None], None]:
 
     def set_schema(text: str | None) -> None:
         db.execute(
-            "INSERT INTO messages.topic (topic, payload_schema) VALUES ('t', %(s)s) ON CONFLICT (topic) DO UPDATE SET payload_schema = %(s)s",
+            "INSERT INTO messages.topic (topic, payload_schema) VALUES ('t', %(s)s) "
+            "ON CONFLICT (topic) DO UPDATE SET payload_schema = %(s)s",
             {"s": text},
         )
 
@@ -639,7 +642,10 @@ def test_messages_with_their_own_times_can_be_mixed_with_others(conn: Connection
     assert publish_many(conn, messages) == 5
     conn.commit()
 
-    rounded = "topic, round(extract(epoch FROM available_at - created_at) / 60), round(extract(epoch FROM expires_at - created_at) / 60)"
+    rounded = (
+        "topic, round(extract(epoch FROM available_at - created_at) / 60), round(extract(epoch FROM expires_at - "
+        "created_at) / 60)"
+    )
     now, hour, again, later, day = stored(db, rounded)
     assert (now, hour, again, day) == (("now", 0, None), ("hour", 60, None), ("now", 0, None), ("day", 0, 1440))
     assert stored(db, "available_at")[3] == (LATER,)
@@ -810,7 +816,10 @@ def test_a_publish_notifies_listeners_of_a_topic_that_always_notifies(conn: Conn
 
 
 def test_the_package_exports_the_functions() -> None:
-    code = "from pgrouse import NewMessage, publish, publish_many; print(callable(publish), callable(publish_many), NewMessage.__name__)"
+    code = (
+        "from pgrouse import NewMessage, publish, publish_many; print(callable(publish), callable(publish_many), "
+        "NewMessage.__name__)"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -17,7 +17,8 @@ FOLDERS = [
 ]
 # A relation after a key word, a function that is called, or a relation by its name.
 STATEMENT = re.compile(
-    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE)\s+messages\.|\bmessages\.(?:\w+|\{\})\(|regclass\('messages\.|'messages\.\w+'::(?:pg_catalog\.)?regclass",
+    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE)\s+messages\.|\bmessages\.(?:\w+|\{\})\(|regclass\('messages\."
+    r"|'messages\.\w+'::(?:pg_catalog\.)?regclass",
     re.IGNORECASE,
 )
 # These still have statements of their own. A file leaves the list with its last statement.

@@ -17,7 +17,10 @@ from pgrouse.handlers.discovery import with_declared
 from tests.sql.queue import Queue
 
 NIGHTLY = '[schedules.nightly]\ncron = "0 2 * * *"\ntopic = "report"\n'
-JOBS = 'from pgrouse import topic\n\n@topic("report")\ndef report(payload): ...\n\nreport.every("0 7 * * *", {"pages": 3})\n'
+JOBS = (
+    'from pgrouse import topic\n\n@topic("report")\ndef report(payload): '
+    '...\n\nreport.every("0 7 * * *", {"pages": 3})\n'
+)
 
 
 @pytest.fixture

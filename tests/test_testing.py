@@ -165,7 +165,8 @@ def test_delayed_messages_run_when_time_is_advanced(conn: Connection) -> None:
 
 def test_a_waiting_retry_runs_when_time_is_advanced(conn: Connection) -> None:
     conn.execute(
-        'INSERT INTO messages.topic (topic, max_attempts, backoff) VALUES (\'t\', 3, \'{"kind": "constant", "base": 60}\')'
+        "INSERT INTO messages.topic (topic, max_attempts, backoff) "
+        'VALUES (\'t\', 3, \'{"kind": "constant", "base": 60}\')'
     )
 
     def work(payload: Any, ctx: Context) -> int:
@@ -288,7 +289,8 @@ ack_policy = "ack_first"
 
 def test_the_handlers_of_a_configuration_run_with_its_settings(conn: Connection, tmp_path: Path) -> None:
     (tmp_path / "testing_shop.py").write_text(
-        "def add(payloads: list[int]):\n    return [n + len(payloads) for n in payloads]\ndef fail():\n    raise ValueError\n"
+        "def add(payloads: list[int]):\n    return [n + len(payloads) for n in payloads]\ndef fail():\n    raise "
+        "ValueError\n"
     )
     (tmp_path / "pgrouse.toml").write_text(f'[handlers]\nimport_path = ["{tmp_path}"]\n{CONFIG}')
     publish_many(conn, [*(NewMessage(topic="batch", payload=n) for n in (1, 2, 3)), NewMessage(topic="first")])
@@ -334,7 +336,8 @@ def test_a_failed_expectation_lists_the_published_messages(conn: Connection) -> 
 
     with pytest.raises(
         AssertionError,
-        match=r"at least one message of topic orders, payload \{'id': 8\}; 0 of these fit:\n  id=\d+, topic='orders', payload=\{'id': 7\}",
+        match=r"at least one message of topic orders, payload \{'id': 8\}; "
+        r"0 of these fit:\n  id=\d+, topic='orders', payload=\{'id': 7\}",
     ):
         assert_published(conn, "orders", {"id": 8})
     with pytest.raises(AssertionError, match="nothing of this topic was published; other topics: orders"):
@@ -539,7 +542,10 @@ def test_a_worker_that_was_killed_keeps_nothing_from_being_deleted(shared: Datab
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     with database(shared.dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
-        register = "INSERT INTO messages.worker (name, host, pid, version, topics, concurrency) VALUES ('w', %s, %s, '1', '{}', 1)"
+        register = (
+            "INSERT INTO messages.worker (name, host, pid, version, topics, concurrency) "
+            "VALUES ('w', %s, %s, '1', '{}', 1)"
+        )
         conn.execute(register, [socket.gethostname(), ended.pid])
         clean(conn)
 

@@ -178,7 +178,8 @@ def test_publishing_does_not_import_opentelemetry(database: Database) -> None:
         ("import opentelemetry.metrics", False),
         ("from opentelemetry.sdk.trace import TracerProvider; trace.set_tracer_provider(TracerProvider())", True),
         (
-            "from opentelemetry import metrics; from opentelemetry.sdk.metrics import MeterProvider; metrics.set_meter_provider(MeterProvider())",
+            "from opentelemetry import metrics; from opentelemetry.sdk.metrics import MeterProvider; "
+            "metrics.set_meter_provider(MeterProvider())",
             True,
         ),
     ],

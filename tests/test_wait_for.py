@@ -26,7 +26,8 @@ NOTIFIED_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
 SESSIONS = """
     FROM pg_stat_activity AS a
-    WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for_many(%%' AND a.state = 'idle' AND a.pid <> pg_backend_pid()
+    WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for_many(%%'
+    AND a.state = 'idle' AND a.pid <> pg_backend_pid()
 """
 
 

@@ -50,7 +50,8 @@ def draw(report: Report) -> str:
     about = f"median of {len(figures[0].rounds)} rounds; {'more' if more_is_better else 'less'} is better"
     height = TOP + ROW * len(figures) + 8
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}">\n'
         f"<style>\n{STYLE}\n</style>\n"
         f'<text class="title" x="12" y="26">{escape(title)}</text>\n<text class="about" x="12" y="46">{about}</text>\n'
         f"{rows}\n</svg>\n"

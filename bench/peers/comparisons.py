@@ -77,7 +77,8 @@ def _report_of_drains(values: Rounds, among: Field, share: float) -> Report:
     best = [f"{each.peer.name}: {each.peer.best}" for each in among.entrants]
     return Report(
         "peers-drain",
-        "A backlog of messages with a no-op handler, by one process each: the first start of a handler until nothing is left.",
+        "A backlog of messages with a no-op handler, by one process each: "
+        "the first start of a handler until nothing is left.",
         [limit, *figures],
         [
             *among.notes,
@@ -103,7 +104,8 @@ def wakes(postgres: Postgres, machine: Machine, among: Field, rounds: int, messa
             values.attempt(entrant, (entrant.peer.name, ""), run)
     return Report(
         "peers-wake",
-        f"{messages} messages in each of {rounds} rounds to an idle worker, one each {EVERY_S * 1000:.0f} ms, at its defaults; pg-boss and pgmq with their notifications switched on.",
+        f"{messages} messages in each of {rounds} rounds to an idle worker, one each {EVERY_S * 1000:.0f} ms, "
+        "at its defaults; pg-boss and pgmq with their notifications switched on.",
         _delays(values, ("from the call", "from the return")),
         among.notes,
     )
@@ -188,7 +190,8 @@ def _report_of_publishes(values: Rounds, among: Field, rows: int) -> Report:
     ]
     return Report(
         "peers-publish",
-        f"{rows:,} messages in bulk by one connection, {CHUNK:,} a call and a transaction, and all in one; slow peers publish fewer.",
+        f"{rows:,} messages in bulk by one connection, {CHUNK:,} a call and a transaction, and all in one; "
+        "slow peers publish fewer.",
         [copy, at_once, *rest],
         among.notes,
     )

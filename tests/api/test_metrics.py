@@ -109,7 +109,8 @@ def test_a_long_snapshot_and_a_violated_condition_are_reported(
     http: httpx.Client, queue: Queue, site_database: Database
 ) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('backlog', 'slow', now(), 'late', 'add workers')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+        "VALUES ('backlog', 'slow', now(), 'late', 'add workers')"
     )
     holder = site_database.connect()
     holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

@@ -234,7 +234,10 @@ def test_it_also_runs_alone(database: Database) -> None:
 def test_its_connections_end_with_the_event_loop(
     queue: MountedApp, db: psycopg.Connection[Any], eventually: Callable[..., Any]
 ) -> None:
-    connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgrouse web%' AND datname = current_database()"
+    connections = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'pgrouse web%' AND datname = current_database()"
+    )
 
     async def main() -> None:
         transport = httpx.ASGITransport(shop(queue))

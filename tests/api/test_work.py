@@ -169,7 +169,10 @@ def test_a_waiting_claim_gets_a_message_published_meanwhile(site: Site, http: ht
 
 def test_all_waiting_claims_share_one_connection(site: Site, http: httpx.Client, queue: Queue) -> None:
     def count() -> int:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgrouse%%'"
+        query = (
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'pgrouse%%'"
+        )
         return int(queue.value(query))
 
     threads = [threading.Thread(target=lambda n=n: claim(http, f"w.crowd{n}", wait=25)) for n in range(20)]

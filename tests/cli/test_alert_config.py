@@ -85,7 +85,8 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
 ) -> None:
     monkeypatch.setenv("HOOK", "https://ops.example.com/tokentoken")
     (folder / "pgrouse.toml").write_text(
-        '[[alerts.to]]\nname = "ops"\nwebhook = "${HOOK}"\nsecret = "signing secret"\nheaders = {Authorization = "Bearer abc"}\n'
+        '[[alerts.to]]\nname = "ops"\nwebhook = "${HOOK}"\nsecret = "signing secret"\nheaders = {Authorization = '
+        '"Bearer abc"}\n'
     )
 
     shown = shell("config", "show")
@@ -95,7 +96,10 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
 
 
 def test_the_check_creates_every_sink_and_reports_the_invalid_ones(tmp_path: Path) -> None:
-    text = '[[alerts.to]]\nname = "a"\nsentry = "https://nothing"\n[[alerts.to]]\nname = "b"\ncommand = ["no-such-program"]\n'
+    text = (
+        '[[alerts.to]]\nname = "a"\nsentry = "https://nothing"\n[[alerts.to]]\nname = "b"\ncommand = '
+        '["no-such-program"]\n'
+    )
 
     with pytest.raises(ConfigProblems) as refused:
         validate_sinks(read(tmp_path, text))

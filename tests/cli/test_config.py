@@ -95,7 +95,8 @@ def test_a_missing_file_is_reported(shell: Shell) -> None:
 
     assert ended.code == 78
     assert ended.err == (
-        "pgrouse: no.toml: cannot be read (No such file or directory): run `pgrouse init`, or name the file by --config\n"
+        "pgrouse: no.toml: cannot be read (No such file or directory): "
+        "run `pgrouse init`, or name the file by --config\n"
     )
 
 

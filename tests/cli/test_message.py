@@ -266,7 +266,8 @@ def test_a_message_that_does_not_wait_cannot_be_skipped_and_is_named(pgrouse: Sh
 
     assert (ended.code, ended.out) == (1, f"skipped {states['ready']}\n")
     assert ended.err.splitlines() == [
-        f"pgrouse: message {each} was not skipped: it runs, has ended, or was never published (`pgrouse explain {each}`)"
+        f"pgrouse: message {each} was not skipped: it runs, has ended, or was never published (`pgrouse "
+        f"explain {each}`)"
         for each in wanted[1:]
     ]
     assert pgrouse("message", "skip", states["delayed"], states["running"], "--json").object == {

@@ -206,7 +206,8 @@ def test_a_message_that_dies_again_during_the_run_is_not_redriven_again(
         """
         CREATE FUNCTION die_at_once() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
-          PERFORM messages.fail(ARRAY[c.id], ARRAY[c.claim_id], ARRAY['again']) FROM messages.claim('w', ARRAY['a'], 10) AS c;
+          PERFORM messages.fail(ARRAY[c.id], ARRAY[c.claim_id], ARRAY['again'])
+          FROM messages.claim('w', ARRAY['a'], 10) AS c;
           RETURN NULL;
         END $$;
         CREATE TRIGGER zz_die AFTER INSERT ON messages.message FOR EACH STATEMENT EXECUTE FUNCTION die_at_once();

@@ -203,7 +203,8 @@ def test_a_server_that_is_starting_is_exit_code_75() -> None:
     error = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
 
     assert explain_error(error) == (
-        "cannot use the database: the server is not ready: try again in a moment (connection failed: FATAL: the database "
+        "cannot use the database: the server is not ready: try again in a moment (connection failed: FATAL: "
+        "the database "
         "system is starting up)",
         75,
     )
@@ -284,7 +285,8 @@ def test_a_connection_that_breaks_during_a_command_is_exit_code_75(
 
     def end_the_waiting() -> bool:
         ended = watcher.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
         ).fetchall()
         return bool(ended)
 
@@ -352,7 +354,8 @@ def test_a_closed_pipe_prints_no_error(database: Database) -> None:
 
     done = subprocess.run(
         f"{PGROUSE} message list --limit 5000 --json | head -1; echo ${{PIPESTATUS[0]}}",
-        shell=True, executable="/bin/bash", env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True, text=True, check=True,
+        shell=True, executable="/bin/bash", env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True,
+        text=True, check=True,
     )  # fmt: skip
 
     assert done.stdout.splitlines()[1] == "141"

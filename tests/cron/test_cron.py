@@ -61,7 +61,10 @@ def name_of(job: str, queue: Connection) -> str:
 
 
 def scheduled(jobs: Connection) -> list[dict[str, Any]]:
-    query = "SELECT jobid, jobname::text AS jobname, schedule, command, database, username, active FROM cron.job ORDER BY schedule"
+    query = (
+        "SELECT jobid, jobname::text AS jobname, schedule, command, database, username, active FROM cron.job "
+        "ORDER BY schedule"
+    )
     return jobs.cursor(row_factory=dict_row).execute(query).fetchall()
 
 
@@ -80,8 +83,10 @@ def add_run(
 ) -> None:
     jobs.execute(
         """
-        INSERT INTO cron.job_run_details (jobid, database, username, command, status, return_message, start_time, end_time)
-        SELECT %s, current_database(), 'messages_cron', %s, %s, %s, t.at, t.at FROM (SELECT now() - %s::interval) AS t (at)
+        INSERT INTO cron.job_run_details (
+          jobid, database, username, command, status, return_message, start_time, end_time)
+        SELECT %s, current_database(), 'messages_cron', %s, %s, %s, t.at, t.at
+        FROM (SELECT now() - %s::interval) AS t (at)
         """,
         [jobid, command, status, message, age],
     )

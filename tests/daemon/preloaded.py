@@ -170,7 +170,7 @@ def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], lo
     for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         old = getattr(sys, name)
         buffering = 1 if descriptor == 2 else -1
-        new = open(descriptor, mode, buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115 - for as long as the process lives
+        new = open(descriptor, mode, buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115 - stays open
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
     os.chdir(cwd)

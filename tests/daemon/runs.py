@@ -37,7 +37,8 @@ class Runs:
         """Return the runs, first started first."""
         return self.queue.rows(
             """
-            SELECT id, topic, channel, pid, extract(epoch FROM started)::float AS started, extract(epoch FROM ended)::float AS ended
+            SELECT id, topic, channel, pid, extract(epoch FROM started)::float AS started,
+                   extract(epoch FROM ended)::float AS ended
             FROM run WHERE %s::text IS NULL OR channel = %s ORDER BY run.started, nth
             """,
             [channel, channel],

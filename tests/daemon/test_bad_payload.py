@@ -99,7 +99,8 @@ def test_a_payload_that_the_queue_cannot_hold_is_refused_at_publish(queue: Queue
     "columns",
     [
         {"topic": "two\nlines"}, {"topic": "it's"}, {"topic": 'so "called"'}, {"topic": "x" * 201}, {"topic": ""},
-        {"available_at": "infinity"}, {"available_at": "20000-01-01"}, {"key": "a\tb"}, {"channel": ""}, {"priority": 10},
+        {"available_at": "infinity"}, {"available_at": "20000-01-01"}, {"key": "a\tb"}, {"channel": ""},
+        {"priority": 10},
     ],
     ids=str,
 )  # fmt: skip

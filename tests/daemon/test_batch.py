@@ -32,7 +32,7 @@ def publish(queue: Queue, *payloads: Any) -> list[int]:
 
 def results(queue: Queue, ids: list[int]) -> list[str]:
     """Wait until all of them have ended and return their results."""
-    return [eventually(lambda each=each: queue.archived(each), within_s=60).result for each in ids]  # type: ignore[misc]
+    return [eventually(lambda each=each: queue.archived(each), within_s=60).result for each in ids]
 
 
 @pytest.fixture

@@ -103,7 +103,8 @@ def test_the_next_heartbeat_reports_a_cancellation_whose_notification_was_lost(
     # What cancel does, without its notification.
     began = now()
     queue.conn.execute(
-        "SELECT messages.archive(ARRAY[id], ARRAY[claim_id], 'cancelled', NULL, NULL, 'an operator') FROM messages.message"
+        "SELECT messages.archive(ARRAY[id], ARRAY[claim_id], 'cancelled', NULL, NULL, 'an operator') "
+        "FROM messages.message"
     )
 
     assert journal.entry("cancelled", published)["at"] - began < AT_ONCE_S

@@ -39,7 +39,8 @@ def test_two_daemons_keep_the_interval_in_each_channel_and_lose_a_tenth_at_most(
 ) -> None:
     queue.policy("job", channel_min_interval="0.6 s")
     queue.conn.execute(
-        "INSERT INTO messages.channel (topic, channel, min_interval) VALUES ('job', 'quick', '0.5 s'), ('job', 'free', '0')"
+        "INSERT INTO messages.channel (topic, channel, min_interval) "
+        "VALUES ('job', 'quick', '0.5 s'), ('job', 'free', '0')"
     )
     two_daemons({"job": "timed:run"})
     before = wake_latency(queue)

@@ -244,7 +244,8 @@ def test_a_tampered_message_is_rejected_and_the_others_run(
     single, batched = (publish(conn, topic, {"number": "1"}, cipher=old) for topic in ("pay", "pay.batch"))
     moved = publish(conn, "pay.transaction", {"number": "1"}, cipher=old)
     conn.execute(
-        "UPDATE messages.message SET body = set_byte(body, length(body) - 1, get_byte(body, length(body) - 1) # 1) WHERE id < %s",
+        "UPDATE messages.message SET body = set_byte(body, length(body) - 1, get_byte(body, length(body) - 1) # "
+        "1) WHERE id < %s",
         [moved],
     )
     conn.execute("UPDATE messages.message SET topic = 'pay' WHERE id = %s", [moved])

@@ -100,7 +100,7 @@ def test_a_coroutine_that_swallows_its_cancellation_ends_with_its_own_result(
 
     assert eventually(lambda: queue.archived(published)).output == "in spite of all"
     following = [queue.publish("next") for _ in range(3)]
-    assert [eventually(lambda each=each: queue.archived(each)).output for each in following] == ["handled"] * 3  # type: ignore[misc]
+    assert [eventually(lambda each=each: queue.archived(each)).output for each in following] == ["handled"] * 3
 
 
 def test_an_exception_caused_by_the_stop_is_not_the_handlers_failure(

@@ -102,7 +102,7 @@ def test_a_publish_that_is_not_awaited_fails_the_attempt_and_is_logged(start: St
 
     published = {name: queue.publish(name) for name in FORGETFUL}
 
-    ended = {name: eventually(lambda each=each: queue.archived(each), 60) for name, each in published.items()}  # type: ignore[misc]
+    ended = {name: eventually(lambda each=each: queue.archived(each), 60) for name, each in published.items()}
     assert {name: row.result for name, row in ended.items()} == dict.fromkeys(published, "failed")
     expected = "RuntimeError: ctx.publish('next', ...) was not awaited, and published nothing: await it"
     assert [name for name in FORGETFUL if expected not in ended[name].error] == []

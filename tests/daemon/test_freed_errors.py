@@ -20,7 +20,8 @@ AROUND = {
     "middleware": ["freeing:around", "freeing:around_in_thread"],
     "on_failure": ["freeing:hook", "freeing:failing_hook"],
 }
-SINGLE = ["at_once", "after_a_wait", "exits", "in_thread", "in_step", "in_step_of_thread", "in_transaction"]  # fmt: skip
+SINGLE = ["at_once", "after_a_wait", "exits", "in_thread", "in_step", "in_step_of_thread",
+    "in_transaction"]  # fmt: skip
 HANDLERS_OF_KINDS: dict[str, Any] = {
     **{name: f"freeing:{name}" for name in SINGLE},
     "process": {"handler": "freeing:in_thread", "isolation": "process", "concurrency": 1},

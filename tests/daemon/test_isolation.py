@@ -34,11 +34,11 @@ def test_a_child_that_dies_fails_its_message_and_the_others_continue(
     dying = {how: queue.publish("job", payload=Jsonb(how), max_attempts=most) for how, most in attempts.items()}
     fine = [queue.publish("job", payload=Jsonb("live")) for _ in range(4)]
 
-    results = {how: eventually(lambda each=each: queue.archived(each), within_s=90) for how, each in dying.items()}  # type: ignore[misc]
+    results = {how: eventually(lambda each=each: queue.archived(each), within_s=90) for how, each in dying.items()}
     assert {each.result for each in results.values()} == {"failed"}
     assert {how: each.attempts for how, each in results.items()} == attempts
     assert "exit code -11" in results["segfault"].error
-    assert {eventually(lambda each=each: queue.archived(each)).result for each in fine} == {"success"}  # type: ignore[misc]
+    assert {eventually(lambda each=each: queue.archived(each)).result for each in fine} == {"success"}
     assert daemon.event("child.died", message_id=dying["segfault"], exit_code=-11)
     assert queue.message(other).attempts == 1
     daemon.open_gate()

@@ -36,7 +36,7 @@ def test_a_handler_that_cancels_its_own_task_fails_its_message_and_frees_its_slo
         "return": "success",
     }
     assert "in cancel_itself" in ended["raise"].error
-    assert [eventually(lambda each=each: queue.archived(each)).result for each in bulk] == ["failed"] * 3  # type: ignore[misc]
+    assert [eventually(lambda each=each: queue.archived(each)).result for each in bulk] == ["failed"] * 3
     assert daemon.stop() == 0
 
 
@@ -81,7 +81,7 @@ def test_a_handler_that_exits_in_its_own_process_fails_only_its_message(start: S
 
     published = [queue.publish("job", payload=Jsonb(name)) for name in names]
 
-    assert [eventually(lambda each=each: queue.archived(each)).result for each in published] == ["failed"] * 3  # type: ignore[misc]
+    assert [eventually(lambda each=each: queue.archived(each)).result for each in published] == ["failed"] * 3
     assert daemon.alive
     assert daemon.events("child.died") == []
 

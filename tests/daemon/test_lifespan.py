@@ -40,7 +40,7 @@ def test_handlers_share_what_it_yields_and_it_ends_with_the_daemon(
 
     published = [(kind, queue.publish(kind)) for kind in KINDS for _ in range(3)]
 
-    got = {(kind, eventually(lambda each=each: queue.archived(each), 60).output) for kind, each in published}  # type: ignore[misc]
+    got = {(kind, eventually(lambda each=each: queue.archived(each), 60).output) for kind, each in published}
     assert {kind for kind, pid in got if pid == daemon.pid} == {"loop", "thread", "batch"}
     assert len(got) == len(KINDS)
     outputs = {pid for _, pid in got}

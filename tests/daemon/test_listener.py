@@ -13,7 +13,10 @@ from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 
-LISTENERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, 'pgrouse listener')"
+LISTENERS = (
+    "SELECT pid FROM pg_stat_activity "
+    "WHERE datname = current_database() AND starts_with(application_name, 'pgrouse listener')"
+)
 
 
 @pytest.mark.every_server

@@ -59,7 +59,8 @@ def test_a_message_that_never_ends_drives_a_schedule(start: Callable[..., Daemon
 
     eventually(lambda: len(queue.rows("SELECT FROM messages.message WHERE topic = 'report.build'")) >= 5)
 
-    ticks = [row.payload["tick"] for row in queue.rows("SELECT payload FROM messages.message WHERE topic = 'report.build' ORDER BY id")]  # fmt: skip
+    ticks = [row.payload["tick"] for row in queue.rows("SELECT payload FROM messages.message "
+        "WHERE topic = 'report.build' ORDER BY id")]  # fmt: skip
     assert ticks == list(range(1, len(ticks) + 1))
     resting = eventually(
         lambda: queue.rows("SELECT * FROM messages.message WHERE id = %s AND claim_id IS NULL", [clock])

@@ -30,11 +30,15 @@ from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 
-SUMS = f"SELECT topic, {', '.join(f'sum({name})::int AS {name}' for name in AttemptResult)} FROM messages.measure GROUP BY topic"
+SUMS = (
+    f"SELECT topic, {', '.join(f'sum({name})::int AS {name}' for name in AttemptResult)} "
+    "FROM messages.measure GROUP BY topic"
+)
 # A worker waits to leave the registry for longer than its other statements there may take.
 LEAVING = """
     SELECT FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND query LIKE '%%unregister_worker%%' AND clock_timestamp() - query_start > interval '0.3 s'
+    WHERE wait_event_type = 'Lock' AND query LIKE '%%unregister_worker%%'
+      AND clock_timestamp() - query_start > interval '0.3 s'
 """
 COUNTS = "SELECT topic, waits::int, runs::int FROM messages.latency()"
 

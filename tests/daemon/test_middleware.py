@@ -32,7 +32,7 @@ def test_it_is_around_handlers_of_its_kind(start: Start, queue: Queue, journal: 
     published = {kind: queue.publish(kind) for kind in KINDS}
 
     for kind, each in published.items():
-        assert eventually(lambda each=each: queue.archived(each), 60).output == {"changed": 1}, kind  # type: ignore[misc]
+        assert eventually(lambda each=each: queue.archived(each), 60).output == {"changed": 1}, kind
     ran = {kind: [e["what"] for e in journal.entries() if e["topic"] == kind] for kind in KINDS}
     assert ran == {kind: expected for kind, (_, expected) in KINDS.items()}
     assert len(journal.entries()) == sum(map(len, ran.values()))

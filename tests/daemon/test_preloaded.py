@@ -33,7 +33,10 @@ seen = {
     "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
     "threads": [threading.active_count(), status["Threads"], threading.current_thread() is threading.main_thread()],
     "signals": [status[each] for each in ("SigBlk", "SigIgn", "SigCgt")],
-    "handlers": [str(signal.getsignal(each)) for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)],
+    "handlers": [
+        str(signal.getsignal(each))
+        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+    ],
     "limits": [resource.getrlimit(each) for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_AS)],
     "mask": os.umask(0o22),
     "warnings": [sys.warnoptions, sys.flags.dev_mode],

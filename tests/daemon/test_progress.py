@@ -58,7 +58,8 @@ def test_a_handler_that_reports_continuously_is_written_about_once_a_second(
     queue.conn.execute("CREATE TABLE written (at timestamptz DEFAULT clock_timestamp())")
     queue.conn.execute("GRANT ALL ON written TO PUBLIC")
     queue.conn.execute(
-        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.written DEFAULT VALUES; RETURN NULL; END'"
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql "
+        "AS 'BEGIN INSERT INTO public.written DEFAULT VALUES; RETURN NULL; END'"
     )
     queue.conn.execute(
         "CREATE TRIGGER note AFTER UPDATE OF progress ON messages.message FOR EACH ROW EXECUTE FUNCTION note()"

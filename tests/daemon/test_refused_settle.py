@@ -26,7 +26,8 @@ Start = Callable[..., Daemon]
 
 
 OBSTACLES = {
-    "a constraint": "ALTER TABLE messages.message_archive ADD CONSTRAINT no_long_outputs CHECK (length(output::text) < 3000)",
+    "a constraint": "ALTER TABLE messages.message_archive ADD CONSTRAINT "
+    "no_long_outputs CHECK (length(output::text) < 3000)",
     "an index": "CREATE INDEX too_small_a_page ON messages.message_archive ((output::text))",
 }
 
@@ -56,10 +57,10 @@ def test_an_invalid_outcome_fails_with_the_reason(start: Start, queue: Queue) ->
     published = {what: queue.publish("job", payload=Jsonb(what)) for what in ("a number", "a word", "a date")}
     fine = queue.publish_many(20, "fine")
 
-    ended = {what: eventually(lambda each=each: queue.archived(each)) for what, each in published.items()}  # type: ignore[misc]
+    ended = {what: eventually(lambda each=each: queue.archived(each)) for what, each in published.items()}
     assert {row.result for row in ended.values()} == {"failed"}
     assert all("was refused by the server" in row.error for row in ended.values())
-    assert all(eventually(lambda each=each: queue.archived(each)).result == "success" for each in fine)  # type: ignore[misc]
+    assert all(eventually(lambda each=each: queue.archived(each)).result == "success" for each in fine)
 
 
 def test_a_time_may_be_a_number_of_seconds(start: Start, queue: Queue) -> None:
@@ -99,7 +100,7 @@ def test_a_return_value_that_is_surely_a_mistake_is_no_success(start: Start, que
         if (topic, what) != ("child", "an unawaited coroutine")
     }
 
-    ended = {each: eventually(lambda id_=id_: queue.archived(id_), 60) for each, id_ in published.items()}  # type: ignore[misc]
+    ended = {each: eventually(lambda id_=id_: queue.archived(id_), 60) for each, id_ in published.items()}
     assert {row.result for row in ended.values()} == {"failed"}
     assert [each for each, row in ended.items() if MISTAKES[each[1]] not in row.error] == []
     assert daemon.events("settle.refused") == []
@@ -133,7 +134,7 @@ def test_an_outcome_that_cannot_be_written_fails_with_the_reason_and_affects_no_
         published = {what: queue.publish("job", payload=Jsonb(what)) for what in UNWRITABLE}
         fine = queue.publish_many(20, "fine")
 
-    ended = {what: eventually(lambda each=each: queue.archived(each)) for what, each in published.items()}  # type: ignore[misc]
+    ended = {what: eventually(lambda each=each: queue.archived(each)) for what, each in published.items()}
     assert {row.result for row in ended.values()} == {"failed"}
     assert [what for what, row in ended.items() if not row.error.startswith(UNWRITABLE[what])] == []
     ends = [eventually(lambda each=each: queue.archived(each)) for each in fine]  # type: ignore[misc]

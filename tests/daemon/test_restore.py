@@ -108,7 +108,8 @@ def publish_until(database: Database, stop: threading.Event) -> None:
         while not stop.wait(0.001):
             # The backlog must be processed in the end.
             conn.execute(
-                "INSERT INTO messages.message (topic, payload) SELECT 'job', '1' WHERE (SELECT count(*) FROM messages.message) < 200"
+                "INSERT INTO messages.message (topic, payload) SELECT 'job', '1' WHERE (SELECT count(*) "
+                "FROM messages.message) < 200"
             )
 
 

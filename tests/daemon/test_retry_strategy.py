@@ -107,7 +107,8 @@ def test_a_retry_without_a_delay_asks_the_strategy_even_if_exceptions_reject(
         (
             "process",
             "'soon'",
-            "rules:from_file returned 'soon': expected a timedelta, a number of seconds, a text like \"5s\", or None to give up",
+            "rules:from_file returned 'soon': expected a timedelta, a number of seconds, a text like \"5s\", "
+            "or None to give up",
         ),
     ],
 )

@@ -21,7 +21,8 @@ Start = Callable[..., Daemon]
 # Whether a worker has asked since then what is saved, and the server has answered.
 CHECKED = """
     SELECT EXISTS (SELECT FROM pg_stat_activity
-                   WHERE datname = current_database() AND query LIKE '%%load_steps%%' AND state = 'idle' AND query_start > %s)
+                   WHERE datname = current_database() AND query LIKE '%%load_steps%%' AND state = 'idle'
+                     AND query_start > %s)
 """
 
 
@@ -255,7 +256,8 @@ TRANSACTIONS = """
     SELECT count(*) AS written, count(DISTINCT x) AS transactions
     FROM (SELECT xmin::text FROM effect
           UNION ALL SELECT xmin::text FROM messages.message WHERE topic = 'follow'
-          UNION ALL SELECT xmin::text FROM messages.message_archive WHERE topic IN ('left_in_block', 'left_in_batch')) AS each (x)
+          UNION ALL SELECT xmin::text FROM messages.message_archive
+          WHERE topic IN ('left_in_block', 'left_in_batch')) AS each (x)
 """
 # What is written in the transaction.
 LEFT = {"left_in_block": 4, "left_in_step": 3, "left_in_batch": 2}

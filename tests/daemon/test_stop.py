@@ -164,7 +164,8 @@ def test_a_daemon_whose_start_waits_for_a_lock_stops_at_once(fleet: Fleet, datab
     with held_up(fleet, database) as daemon:
         eventually(
             lambda: queue.value(
-                "SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'pgrouse start') AND wait_event_type = 'Lock'"
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE starts_with(application_name, 'pgrouse start') AND wait_event_type = 'Lock'"
             )
         )
 

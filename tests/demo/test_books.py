@@ -123,7 +123,8 @@ def test_the_books_of_a_successful_demo_balance(ended: Ended) -> None:
         ("DELETE FROM messages.message_archive WHERE topic = 'orders.created'", "one_place"),
         ("INSERT INTO messages.message (topic, payload) VALUES ('orders.created', '{}')", "one_place"),
         (
-            "INSERT INTO messages.message_archive SELECT * FROM messages.message_archive WHERE topic = 'orders.created'",
+            "INSERT INTO messages.message_archive SELECT * FROM messages.message_archive "
+            "WHERE topic = 'orders.created'",
             "once",
         ),
         ("UPDATE demo.file SET times_stored = 2 WHERE path LIKE '%/one'", "once"),

@@ -36,7 +36,8 @@ def test_every_job_ends_in_time() -> None:
 
 def test_the_step_runs_the_script_of_the_checkout_in_a_debian_with_the_variables_of_the_job(tmp_path: Path) -> None:
     for name, text in {
-        "docker": 'for each; do printf "%s\\n" "$each" >>docker-called; done; while [ "$1" != bash ]; do shift; done; "$@"',
+        "docker": 'for each; do printf "%s\\n" "$each" >>docker-called; done; '
+        'while [ "$1" != bash ]; do shift; done; "$@"',
         "apt-get": 'echo "$@" >>called',
         "git": 'echo "git $*" >>called',
         ".ci/run": 'echo ".ci/run $*" >>called',

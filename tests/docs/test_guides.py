@@ -344,7 +344,8 @@ def _fail(conn: psycopg.Connection[Any], topic: str) -> None:
 def _tables_with(conn: psycopg.Connection[Any], text: str) -> set[str]:
     """Return the tables of the schema that have a text in any row."""
     tables = conn.execute(
-        "SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition"
+        "SELECT c.relname FROM pg_class AS c "
+        "WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition"
         " UNION ALL SELECT 'message_archive'"
     ).fetchall()
     found = "SELECT EXISTS (SELECT FROM messages.{} AS t WHERE t::text LIKE %s)"

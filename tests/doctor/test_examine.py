@@ -125,7 +125,8 @@ def test_a_payload_schema_that_cannot_be_checked_here_is_a_failure(
 ) -> None:
     assert only(examined("payload_schemas")).level is Level.OK
     admin.execute(
-        "INSERT INTO messages.topic (topic, payload_schema) VALUES ('bad', '{\"type\": 5}'), ('good', '{\"type\": \"object\"}')"
+        "INSERT INTO messages.topic (topic, payload_schema) "
+        "VALUES ('bad', '{\"type\": 5}'), ('good', '{\"type\": \"object\"}')"
     )
 
     (bad,) = examined("payload_schemas")
@@ -203,7 +204,8 @@ def test_a_user_without_rights_is_informed(examined: Examine, database: Database
 
     assert only(found).code == "unexamined"
     assert only(found).what == (
-        "ticks, tick_tasks, expired_locks, schedules, workers, workers_gone, worker_versions, listeners, unhandled_topics, "
+        "ticks, tick_tasks, expired_locks, schedules, workers, workers_gone, worker_versions, listeners, "
+        "unhandled_topics, "
         "idle_topics, partitions, default_partition, future_xids, exports: this user has no right to see it"
     )
 
@@ -326,7 +328,10 @@ def test_a_broken_connection_is_reopened(
 ) -> None:
     # It waits until it is cut.
     monkeypatch.setattr(target, "LIMITS", target.LIMITS.replace("'1s'", "'60s'"))
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgrouse doctor%' AND wait_event_type = 'Lock'"
+    cut = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'pgrouse doctor%' AND wait_event_type = 'Lock'"
+    )
     with psycopg.connect(database.dsn) as holder:
         holder.execute("LOCK TABLE messages.tick_mark")
         cutter = threading.Thread(target=lambda: eventually(lambda: admin.execute(cut).rowcount))

@@ -63,7 +63,8 @@ def table(shared: Database) -> Iterator[Connection]:
     with psycopg.connect(shared.dsn, autocommit=True) as conn:
         conn.execute("DELETE FROM messages.message")
         conn.execute(
-            "DELETE FROM messages.topic WHERE topic <> '*'; DELETE FROM messages.depth; DELETE FROM messages.depth_change"
+            "DELETE FROM messages.topic WHERE topic <> '*'; DELETE FROM messages.depth; DELETE "
+            "FROM messages.depth_change"
         )
         conn.execute("UPDATE messages.topic SET accept_publishes = true WHERE topic = '*'")
         yield conn
@@ -240,8 +241,10 @@ LABELS = st.none() | st.text(
 DAY = timedelta(days=1)
 WAITS = st.none() | st.timedeltas(timedelta(0), 36_500 * DAY)
 MOMENTS = st.datetimes(
-    datetime(1971, 1, 1), datetime(8000, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7.5))])  # noqa: DTZ001
-)  # fmt: skip
+    datetime(1971, 1, 1),  # noqa: DTZ001
+    datetime(8000, 1, 1),  # noqa: DTZ001
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7.5))]),
+)
 
 
 @st.composite
@@ -261,7 +264,10 @@ def messages(draw: Any) -> NewMessage:
     )
 
 
-SHOWN = "payload::text, body, headers::text, key, channel, priority, available_at, expires_at - greatest(available_at, created_at), max_attempts"
+SHOWN = (
+    "payload::text, body, headers::text, key, channel, priority, available_at, expires_at - "
+    "greatest(available_at, created_at), max_attempts"
+)
 
 
 def is_stored_as(message: NewMessage, row: tuple[Any, ...]) -> None:
@@ -400,7 +406,7 @@ def test_any_other_error_is_the_drivers(shared: Database, table: Connection) -> 
         "sqlalchemy": sqlalchemy.exc.ProgrammingError,
     }
     for name, kind in expected.items():
-        with pytest.raises(kind, match="permission denied"), CALLERS[name](shared.dsn) as it:  # noqa: PT012 - a transaction
+        with pytest.raises(kind, match="permission denied"), CALLERS[name](shared.dsn) as it:  # noqa: PT012
             it.execute("SET LOCAL ROLE messages_analyst")
             it.publish("t")
 
@@ -467,7 +473,8 @@ def test_a_wait_on_every_connection_returns_the_result(distinct: Open, table: Co
         with pytest.raises(TimeoutError, match=f"message {published} had not ended after"):
             it.wait(wait_for(it.conn, published, 0.1))
         table.execute(
-            "SELECT messages.complete(ARRAY[id], ARRAY[claim_id], ARRAY['[1]']::jsonb[]) FROM messages.claim('w', ARRAY['t'], 1)"
+            "SELECT messages.complete(ARRAY[id], ARRAY[claim_id], ARRAY['[1]']::jsonb[]) "
+            "FROM messages.claim('w', ARRAY['t'], 1)"
         )
         ending = it.wait(wait_for(it.conn, published, 30))
 

@@ -29,7 +29,8 @@ TOPICS = {
     "thread": "life:in_thread",
     "broken": {"handler": "life:broken", "max_attempts": 2},
     "limited": {
-        "handler": "life:echo", "max_depth": 100, "dequeue_rate": 1000, "ordered": True, "key_ttl": "1h", "channel_min_interval": "10ms",
+        "handler": "life:echo", "max_depth": 100, "dequeue_rate": 1000, "ordered": True, "key_ttl": "1h",
+        "channel_min_interval": "10ms",
     },
     "batch": {"handler": "life:batch", "batch_size": 10},
     "tick": "life:echo",
@@ -44,19 +45,26 @@ SECTIONS = {
 TEXT = {"text": "äß 'it\\'s' \\ \"", "float": 0.1, "number": 12345678901234567890.5, "null": None}
 # What is true when all of it has ended; the topics of what the faces publish apart.
 ENDED = {
-    "again success": 1, "effect success": 1, "thread success": 1, "broken failed": 1, "limited success": 3, "batch success": 3,
+    "again success": 1, "effect success": 1, "thread success": 1, "broken failed": 1, "limited success": 3,
+    "batch success": 3,
     "echo success": 208, "again": '[true, {"at": 1.5}]', "effect": "0.1", "thread": "0.1",
 }  # fmt: skip
 COMMANDS = [
-    "stats", "topic list", "topic show limited", "message list", "message list --json", "message show {dead}", "explain {dead}", "dead list",
-    "dead group", "dead list --error BROKEN", "schedule list", "schedule show often", "subscription list", "worker list", "audit", "alert list",
-    "alert conditions", "alert thresholds", "topic pause tick", "topic resume tick", "schedule run-now fridays", "maintenance run",
-    "redrive --topic broken --dry-run", "redrive {dead}", "token add {token} --role viewer", "token list", "config check",
+    "stats", "topic list", "topic show limited", "message list", "message list --json", "message show {dead}",
+    "explain {dead}", "dead list",
+    "dead group", "dead list --error BROKEN", "schedule list", "schedule show often", "subscription list",
+    "worker list", "audit", "alert list",
+    "alert conditions", "alert thresholds", "topic pause tick", "topic resume tick", "schedule run-now fridays",
+    "maintenance run",
+    "redrive --topic broken --dry-run", "redrive {dead}", "token add {token} --role viewer", "token list",
+    "config check",
     "archive purge --older-than 3650d", "topic set limited max_depth=200", "migrate",
 ]  # fmt: skip
 PAGES = [
-    "/", "/messages", "/messages/{dead}", "/topics", "/topics/limited", "/workers", "/schedules", "/schedules/often", "/dead", "/audit",
-    "/search?q=1", "/metrics", "/v1/messages", "/v1/messages/{dead}", "/v1/topics/limited", "/v1/dead", "/v1/dead/groups", "/v1/stats",
+    "/", "/messages", "/messages/{dead}", "/topics", "/topics/limited", "/workers", "/schedules", "/schedules/often",
+    "/dead", "/audit",
+    "/search?q=1", "/metrics", "/v1/messages", "/v1/messages/{dead}", "/v1/topics/limited", "/v1/dead",
+    "/v1/dead/groups", "/v1/stats",
     "/v1/workers", "/v1/schedules", "/v1/audit",
 ]  # fmt: skip
 
@@ -67,7 +75,7 @@ def configure(database: Database, settings: Mapping[str, str]) -> None:
         for nth, (name, value) in enumerate(settings.items()):
             whose = sql.SQL("ROLE postgres IN DATABASE {}" if nth % 2 else "DATABASE {}")
             # A list is not to become one name in quotes.
-            given = sql.SQL(value) if name in ("search_path", "DateStyle") else sql.Literal(value)  # type: ignore[arg-type]
+            given = sql.SQL(value) if name in ("search_path", "DateStyle") else sql.Literal(value)
             conn.execute(
                 sql.SQL("ALTER {} SET {} = {}").format(
                     whose.format(sql.Identifier(database.name)),
@@ -163,12 +171,14 @@ class Life:
             eventually(lambda: conn.execute(ticks).fetchone() > (0,))
             ended = dict(
                 conn.execute(
-                    "SELECT topic || ' ' || result, count(*) FROM messages.message_archive WHERE topic <> 'tick' GROUP BY 1"
+                    "SELECT topic || ' ' || result, count(*) FROM messages.message_archive "
+                    "WHERE topic <> 'tick' GROUP BY 1"
                 ).fetchall()
             )
             outputs = dict(
                 conn.execute(
-                    "SELECT topic, output::text FROM messages.message_archive WHERE topic IN ('again', 'effect', 'thread')"
+                    "SELECT topic, output::text FROM messages.message_archive "
+                    "WHERE topic IN ('again', 'effect', 'thread')"
                 ).fetchall()
             )
         return ended | outputs

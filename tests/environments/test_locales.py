@@ -32,7 +32,7 @@ def database_of(server: Postgres, locale: str) -> Iterator[Database]:
         admin.execute(sql.SQL("DROP DATABASE {}").format(name))
         try:
             # What is given here are constants.
-            admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(name, sql.SQL(OF_LOCALE[locale])))  # type: ignore[arg-type]
+            admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(name, sql.SQL(OF_LOCALE[locale])))
         except psycopg.errors.FeatureNotSupported as error:
             pytest.skip(f"this server has no ICU: {error}")
         yield database

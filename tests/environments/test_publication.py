@@ -47,7 +47,8 @@ def test_every_table_that_a_publication_may_name_has_a_key_or_a_replica_identity
     without = queue.rows(
         """
         SELECT c.oid::regclass::text AS name FROM pg_class AS c
-        WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.relreplident <> 'f'
+        WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+          AND c.relreplident <> 'f'
           AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident))
         """
     )
@@ -92,7 +93,8 @@ def test_messages_live_as_usual_while_another_database_subscribes_to_all_tables(
         publisher.execute("SELECT pg_create_logical_replication_slot('copy', 'pgoutput')")
         subscriber.execute(EMPTY)
         subscriber.execute(
-            f"CREATE SUBSCRIPTION copy CONNECTION '{database.dsn}' PUBLICATION everything WITH (create_slot = false, slot_name = 'copy')".encode()
+            f"CREATE SUBSCRIPTION copy CONNECTION '{database.dsn}' PUBLICATION everything WITH (create_slot = "
+            "false, slot_name = 'copy')".encode()
         )
         try:
             daemon = life.run()

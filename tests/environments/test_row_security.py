@@ -19,7 +19,8 @@ TRIGGER = """
     CREATE FUNCTION public.guard() RETURNS event_trigger LANGUAGE plpgsql AS $$
     DECLARE v_name text;
     BEGIN
-      FOR v_name IN SELECT c.object_identity FROM pg_event_trigger_ddl_commands() AS c WHERE c.object_type = 'table' LOOP
+      FOR v_name IN SELECT c.object_identity FROM pg_event_trigger_ddl_commands() AS c
+        WHERE c.object_type = 'table' LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', v_name);
       END LOOP;
     END $$;
@@ -47,7 +48,8 @@ def test_hidden_rows_are_named_at_start_and_by_each_command_and_migrate_shows_th
 ) -> None:
     admin = database.connect()
     admin.execute(
-        "ALTER TABLE messages.migration ENABLE ROW LEVEL SECURITY; ALTER TABLE messages.message ENABLE ROW LEVEL SECURITY"
+        "ALTER TABLE messages.migration ENABLE ROW LEVEL SECURITY; ALTER TABLE messages.message ENABLE ROW LEVEL "
+        "SECURITY"
     )
     life = life_in(database)
 

@@ -15,27 +15,36 @@ from tests.server.postgres import Database
 # Settings that do not disturb each other, together: each database has to be filled.
 PROFILES: dict[str, dict[str, str]] = {
     "texts": {
-        "DateStyle": "German, DMY", "IntervalStyle": "iso_8601", "TimeZone": "America/St_Johns", "bytea_output": "escape",
-        "extra_float_digits": "-15", "array_nulls": "off", "standard_conforming_strings": "off", "quote_all_identifiers": "on",
+        "DateStyle": "German, DMY", "IntervalStyle": "iso_8601", "TimeZone": "America/St_Johns",
+        "bytea_output": "escape",
+        "extra_float_digits": "-15", "array_nulls": "off", "standard_conforming_strings": "off",
+        "quote_all_identifiers": "on",
         "transform_null_equals": "on", "client_encoding": "LATIN1", "xmloption": "document", "row_security": "off",
         "check_function_bodies": "off", "backslash_quote": "off", "default_toast_compression": "pglz",
         # What costs more is compiled.
         "jit_above_cost": "10000", "jit_optimize_above_cost": "-1", "jit_inline_above_cost": "-1",
     },
     "rules": {
-        "DateStyle": "SQL, DMY", "IntervalStyle": "sql_standard", "TimeZone": "Pacific/Kiritimati", "search_path": "nowhere",
-        "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on", "synchronous_commit": "off",
-        "plpgsql.variable_conflict": "use_column", "plpgsql.extra_errors": "all", "client_min_messages": "debug1", "commit_delay": "1000",
-        "default_table_access_method": "heap", "escape_string_warning": "off", "lc_messages": "C", "session_replication_role": "local",
+        "DateStyle": "SQL, DMY", "IntervalStyle": "sql_standard", "TimeZone": "Pacific/Kiritimati",
+        "search_path": "nowhere",
+        "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
+        "synchronous_commit": "off",
+        "plpgsql.variable_conflict": "use_column", "plpgsql.extra_errors": "all", "client_min_messages": "debug1",
+        "commit_delay": "1000",
+        "default_table_access_method": "heap", "escape_string_warning": "off", "lc_messages": "C",
+        "session_replication_role": "local",
     },
     "times": {
-        "statement_timeout": "3s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s", "idle_session_timeout": "700ms",
+        "statement_timeout": "3s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s",
+        "idle_session_timeout": "700ms",
     },
     # Nothing is compiled here: it would be every statement, since plans without indexes cost that much.
     "plans": {
-        "enable_indexscan": "off", "enable_indexonlyscan": "off", "enable_bitmapscan": "off", "enable_nestloop": "off", "enable_memoize": "off",
+        "enable_indexscan": "off", "enable_indexonlyscan": "off", "enable_bitmapscan": "off", "enable_nestloop": "off",
+        "enable_memoize": "off",
         "plan_cache_mode": "force_custom_plan", "jit": "off",
-        "work_mem": "64kB", "join_collapse_limit": "1", "from_collapse_limit": "1", "geqo_threshold": "2", "parallel_setup_cost": "0", "parallel_tuple_cost": "0",
+        "work_mem": "64kB", "join_collapse_limit": "1", "from_collapse_limit": "1", "geqo_threshold": "2",
+        "parallel_setup_cost": "0", "parallel_tuple_cost": "0",
         "min_parallel_table_scan_size": "0", "cursor_tuple_fraction": "1", "temp_buffers": "800kB",
     },
     # Every statement is compiled, and not optimized as well: that would take a second for each.

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pgrouse.install import schema
 
 PIECE = re.compile(
-    r"--[^\n]*|/\*.*?\*/|(?P<escaped>[Ee]'(?:[^'\\]|\\.|'')*')|[Uu]&'(?:[^']|'')*'|(?P<plain>'(?:[^']|'')*')|\"[^\"]*\"|\w+|.",
+    r"--[^\n]*|/\*.*?\*/|(?P<escaped>[Ee]'(?:[^'\\]|\\.|'')*')|[Uu]&'(?:[^']|'')*'"
+    r"|(?P<plain>'(?:[^']|'')*')|\"[^\"]*\"|\w+|.",
     re.DOTALL,
 )
 # These follow the locale of the database, unless their argument has another.

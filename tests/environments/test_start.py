@@ -96,8 +96,10 @@ def test_every_connection_of_ours_has_our_settings(database: Database) -> None:
 
 
 OTHERS = {
-    "search_path": "nowhere", "DateStyle": "German, DMY", "IntervalStyle": "iso_8601", "TimeZone": "Asia/Kolkata", "extra_float_digits": "-3",
+    "search_path": "nowhere", "DateStyle": "German, DMY", "IntervalStyle": "iso_8601", "TimeZone": "Asia/Kolkata",
+    "extra_float_digits": "-3",
     "bytea_output": "escape", "array_nulls": "off", "standard_conforming_strings": "off", "transform_null_equals": "on",
-    "quote_all_identifiers": "on", "row_security": "on", "default_transaction_isolation": "serializable", "statement_timeout": "9s",
+    "quote_all_identifiers": "on", "row_security": "on", "default_transaction_isolation": "serializable",
+    "statement_timeout": "9s",
     "lock_timeout": "9s", "idle_session_timeout": "9s",
 }  # fmt: skip

@@ -35,7 +35,8 @@ BREAKS = {
     "an archive in two transactions": Break(
         "archive",
         (("INSERT INTO messages.message_archive (", "INSERT INTO public.on_its_way ("),),
-        before="CREATE TABLE on_its_way (LIKE messages.message_archive INCLUDING DEFAULTS); GRANT ALL ON on_its_way TO PUBLIC",
+        before="CREATE TABLE on_its_way (LIKE messages.message_archive INCLUDING DEFAULTS); "
+        "GRANT ALL ON on_its_way TO PUBLIC",
     ),
     "a heartbeat that resurrects": Break(
         "heartbeat",
@@ -44,7 +45,8 @@ BREAKS = {
             ("AND m.claim_id = e.claim_id\n    CROSS JOIN", "\n    CROSS JOIN"),
             (
                 "SET lock_expires_at = greatest(m.lock_expires_at,",
-                "SET claim_id = h.claim_id, locked_by = coalesce(m.locked_by, '?'), locked_at = coalesce(m.locked_at, v_now),"
+                "SET claim_id = h.claim_id, locked_by = coalesce(m.locked_by, '?'), locked_at = "
+                "coalesce(m.locked_at, v_now),"
                 " lock_expires_at = greatest(m.lock_expires_at,",
             ),
         ),
@@ -70,17 +72,22 @@ BREAKS = {
     "a release that forgets": Break(
         "release", (("messages.return_attempts(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran)", "p_ids"),)
     ),
-    "a claim that counts no attempt": Break("claim_with_next_due", (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
+    "a claim that counts no attempt": Break("claim_with_next_due",
+        (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
     "a limit that is not counted": Break("topic_slots", (("LIMIT v_bound) AS running", "LIMIT 0) AS running"),)),
     "an order that is not kept": Break(
         "channel_slots",
-        (("CASE WHEN p_policy.ordered THEN 1", "CASE WHEN p_policy.ordered THEN 2"), ("p_policy.ordered AND c.is_second", "false")),
+        (("CASE WHEN p_policy.ordered THEN 1", "CASE WHEN p_policy.ordered THEN 2"),
+            ("p_policy.ordered AND c.is_second", "false")),
     ),
-    "a rate that is not charged": Break("charge_rate", (("p_now + make_interval(secs => p_count / p_rate))", "p_now)"), ("r.free_at, p_now) + make_interval(secs => p_count / p_rate)", "r.free_at, p_now)"))),
+    "a rate that is not charged": Break("charge_rate",
+        (("p_now + make_interval(secs => p_count / p_rate))", "p_now)"),
+        ("r.free_at, p_now) + make_interval(secs => p_count / p_rate)", "r.free_at, p_now)"))),
     "a depth that is not lowered": Break("subtract_depth", (("-e.ended", "0"),)),
     "a death without an alert": Break(
         "dead_message",
         (("AND a.archived_at = now()\n      GROUP BY", "AND a.result = 'failed'\n      GROUP BY"),),
     ),
-    "a death without its copy": Break("dead_message", (("AND right(a.topic, 4) <> '.dlq'", "AND a.result = 'lock_expired'"),)),
+    "a death without its copy": Break("dead_message",
+        (("AND right(a.topic, 4) <> '.dlq'", "AND a.result = 'lock_expired'"),)),
 }  # fmt: skip

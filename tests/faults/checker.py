@@ -31,7 +31,8 @@ LIMIT = "coalesce(m.max_attempts, t.max_attempts, d.max_attempts)"
 # Each holds in every single snapshot: the statement returns what violates it.
 OF_A_SNAPSHOT = {
     "a message is in both tables": """
-        SELECT m.id FROM messages.message AS m WHERE EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = m.id)""",
+        SELECT m.id FROM messages.message AS m
+        WHERE EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = m.id)""",
     "a message is in the archive twice": """
         SELECT a.id, count(*) FROM messages.message_archive AS a GROUP BY a.id HAVING count(*) > 1""",
     "a message is in neither table": """
@@ -43,14 +44,17 @@ OF_A_SNAPSHOT = {
         WHERE m.claim_id IS NOT NULL GROUP BY m.topic, t.max_concurrency HAVING count(*) > t.max_concurrency""",
     "more of a channel run than its limit allows": """
         SELECT m.topic, m.channel, count(*) FROM messages.message AS m JOIN messages.topic AS t USING (topic)
-        WHERE m.claim_id IS NOT NULL AND m.channel IS NOT NULL GROUP BY m.topic, m.channel, t.ordered, t.channel_concurrency
+        WHERE m.claim_id IS NOT NULL AND m.channel IS NOT NULL
+        GROUP BY m.topic, m.channel, t.ordered, t.channel_concurrency
         HAVING count(*) > CASE WHEN t.ordered THEN 1 ELSE t.channel_concurrency END""",
     "a key is ready twice": """
         SELECT m.topic, m.key, count(*) FROM messages.message AS m
-        WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL GROUP BY m.topic, m.key HAVING count(*) > 1""",
+        WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL
+        GROUP BY m.topic, m.key HAVING count(*) > 1""",
     "a depth is not the number of messages": """
         SELECT * FROM (
-          SELECT d.topic, d.rows, (SELECT coalesce(sum(c.change), 0) FROM messages.depth_change AS c WHERE c.topic = d.topic) AS change,
+          SELECT d.topic, d.rows,
+                 (SELECT coalesce(sum(c.change), 0) FROM messages.depth_change AS c WHERE c.topic = d.topic) AS change,
                  (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic) AS there
           FROM messages.depth AS d
         ) AS d
@@ -66,11 +70,13 @@ OF_A_SNAPSHOT = {
         FROM (SELECT topic, result, coalesce(error_fingerprint, '') AS error_fingerprint, count(*) AS dead
               FROM messages.message_archive WHERE {DEAD} GROUP BY 1, 2, 3) AS a
         FULL JOIN (SELECT topic, result, coalesce(error_fingerprint, '') AS error_fingerprint, sum(count) AS alerted
-              FROM messages.alert WHERE kind = 'dead_message' GROUP BY 1, 2, 3) AS o USING (topic, result, error_fingerprint)
+              FROM messages.alert WHERE kind = 'dead_message' GROUP BY 1, 2, 3) AS o
+              USING (topic, result, error_fingerprint)
         WHERE a.dead IS DISTINCT FROM o.alerted""",
     "an effect belongs to no success": """
         SELECT e.id, e.claim_id FROM effect AS e WHERE NOT EXISTS (
-          SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'success')""",
+          SELECT FROM messages.message_archive AS a
+          WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'success')""",
     "an effect happened twice": "SELECT e.id, count(*) FROM effect AS e GROUP BY e.id HAVING count(*) > 1",
     "a success has no effect": """
         SELECT a.id FROM messages.message_archive AS a
@@ -78,8 +84,10 @@ OF_A_SNAPSHOT = {
           AND NOT EXISTS (SELECT FROM effect AS e WHERE e.id = a.id)""",
     "a redrive is not one message": """
         SELECT r.archived_id, r.message_id FROM messages.redrive_log AS r
-        WHERE 1 <> (SELECT count(*) FROM messages.message AS m WHERE m.id = r.message_id AND m.redriven_from = r.archived_id)
-                 + (SELECT count(*) FROM messages.message_archive AS m WHERE m.id = r.message_id AND m.redriven_from = r.archived_id)""",
+        WHERE 1 <> (
+          SELECT count(*) FROM messages.message AS m WHERE m.id = r.message_id AND m.redriven_from = r.archived_id)
+                 + (SELECT count(*) FROM messages.message_archive AS m
+                 WHERE m.id = r.message_id AND m.redriven_from = r.archived_id)""",
     "a dead letter is not one copy": f"""
         SELECT a.id, a.topic, coalesce(c.copies, 0) AS copies FROM messages.message_archive AS a
         JOIN messages.topic AS t ON t.topic = a.topic AND t.dead_letter
@@ -98,22 +106,26 @@ OF_THE_WITNESS = {
         SELECT id, array_agg(what || ' ' || xid || ' ' || coalesce(claim_id::text, '-') ORDER BY nth) AS saw
         FROM witness WHERE what IN ('gone', 'archived') GROUP BY id
         HAVING count(*) FILTER (WHERE what = 'gone') <> 1 OR count(*) FILTER (WHERE what = 'archived') <> 1
-            OR count(DISTINCT xid) <> 1 OR count(DISTINCT coalesce(claim_id, 0)) <> 1 OR count(DISTINCT attempts) <> 1""",
+            OR count(DISTINCT xid) <> 1 OR count(DISTINCT coalesce(claim_id, 0)) <> 1
+            OR count(DISTINCT attempts) <> 1""",
     "a message was published twice, or lived on after its end": """
         SELECT id FROM witness GROUP BY id
         HAVING count(*) FILTER (WHERE what = 'published') <> 1
             OR min(nth) FILTER (WHERE what = 'gone') < max(nth) FILTER (WHERE what NOT IN ('gone', 'archived'))""",
-    "a lock was taken over, or cut, or its attempt recounted": "SELECT * FROM witness WHERE what IN ('taken', 'shortened', 'recounted')",
+    "a lock was taken over, or cut, or its attempt recounted": "SELECT * FROM witness "
+    "WHERE what IN ('taken', 'shortened', 'recounted')",
     "a claim counts no attempt": "SELECT * FROM witness WHERE what = 'claimed' AND new_attempts <> attempts + 1",
     "an attempt that ended was not counted": """
         SELECT * FROM witness WHERE what = 'freed'
           AND new_attempts <> attempts - CASE WHEN ended IN ('failed', 'lock_expired') THEN 0 ELSE 1 END""",
     "an attempt ended that never began": """
         SELECT e.* FROM witness AS e WHERE e.what IN ('freed', 'gone') AND e.claim_id IS NOT NULL AND 1 <> (
-          SELECT count(*) FROM witness AS c WHERE c.id = e.id AND c.what = 'claimed' AND c.new_claim_id = e.claim_id)""",
+          SELECT count(*) FROM witness AS c
+          WHERE c.id = e.id AND c.what = 'claimed' AND c.new_claim_id = e.claim_id)""",
     "an attempt began before the one before had ended": """
         SELECT * FROM (
-          SELECT w.*, lag(what) OVER (PARTITION BY id ORDER BY nth) AS before FROM witness AS w WHERE what IN ('claimed', 'freed', 'gone')
+          SELECT w.*, lag(what) OVER (PARTITION BY id ORDER BY nth) AS before FROM witness AS w
+          WHERE what IN ('claimed', 'freed', 'gone')
         ) AS w WHERE what = 'claimed' AND before NOT IN ('freed')""",
     "a lock was reported as expired before it was": """
         SELECT e.* FROM witness AS e
@@ -122,7 +134,8 @@ OF_THE_WITNESS = {
           AND e.lock_expires_at > e.at AND NOT (e.topic = ANY (%(timed)s))""",
     "more ran at once than the limit allows": """
         WITH step AS (
-          SELECT topic, NULL AS channel, at, nth, (what = 'claimed')::int - (what <> 'claimed')::int AS d, t.max_concurrency AS most
+          SELECT topic, NULL AS channel, at, nth, (what = 'claimed')::int - (what <> 'claimed')::int AS d,
+                 t.max_concurrency AS most
           FROM witness JOIN messages.topic AS t USING (topic)
           WHERE t.max_concurrency > 0 AND (what = 'claimed' OR (what IN ('freed', 'gone') AND claim_id IS NOT NULL))
           UNION ALL
@@ -137,12 +150,15 @@ OF_THE_WITNESS = {
         SELECT topic, channel, at, running, most FROM run WHERE running > most""",
     "more was claimed than its rate allows": """
         WITH claims AS (
-          SELECT topic, locked_at, row_number() OVER (PARTITION BY topic ORDER BY locked_at, nth) AS n, t.dequeue_rate AS rate, t.burst
+          SELECT topic, locked_at, row_number() OVER (PARTITION BY topic ORDER BY locked_at, nth) AS n,
+                 t.dequeue_rate AS rate, t.burst
           FROM witness JOIN messages.topic AS t USING (topic) WHERE what = 'claimed' AND t.dequeue_rate > 0
         ), ahead AS (
           -- n claims until then: of all windows that end here, the one that exceeds the rate most.
           SELECT *, n - rate * extract(epoch FROM locked_at)
-                    - min(n - 1 - rate * extract(epoch FROM locked_at)) OVER (PARTITION BY topic ORDER BY locked_at, n) AS most
+                    - min(
+                      n - 1 - rate * extract(epoch FROM locked_at)
+                    ) OVER (PARTITION BY topic ORDER BY locked_at, n) AS most
           FROM claims
         )
         SELECT topic, locked_at, most, burst FROM ahead WHERE most > burst + 1""",
@@ -319,7 +335,8 @@ class _Handlers:
         self.ends = _rows(
             conn,
             """
-            SELECT e.id, e.claim_id, e.topic, extract(epoch FROM e.at)::float8 AS at, coalesce(a.ended, e.ended) AS ended,
+            SELECT e.id, e.claim_id, e.topic, extract(epoch FROM e.at)::float8 AS at,
+                   coalesce(a.ended, e.ended) AS ended,
                    coalesce(a.error, e.error) AS error
             FROM witness AS e LEFT JOIN witness AS a ON a.id = e.id AND a.what = 'archived' AND e.what = 'gone'
             WHERE e.what IN ('freed', 'gone') AND e.claim_id IS NOT NULL

@@ -45,8 +45,10 @@ REFUSED = {
 
 # What a daemon says when a connection was cut, refused, terminated or silent.
 CUT = re.compile(
-    r"server closed the connection unexpectedly|terminating connection due to|the database system is |the connection is (lost|closed)"
-    r"|Connection re(set|fused)|connection timeout expired|couldn't get a connection after|TimeoutError|canceling statement due to user request"
+    r"server closed the connection unexpectedly|terminating connection due to|the database system is |the "
+    r"connection is (lost|closed)"
+    r"|Connection re(set|fused)|connection timeout expired|couldn't get a connection "
+    r"after|TimeoutError|canceling statement due to user request"
 )
 # Events that say that something of the daemon failed, which only a lost connection explains.
 OF_CONNECTIONS = {
@@ -58,7 +60,8 @@ OF_CONNECTIONS = {
 }
 # How handlers of the storm fail; one whose lock was lost may do no step and no work in a transaction.
 OF_HANDLERS = re.compile(
-    r"ZeroDivisionError: |the shop is closed|the handler's process died|LockLost: message \d+ is not this worker's any more"
+    r"ZeroDivisionError: |the shop is closed|the handler's process died|LockLost: "
+    r"message \d+ is not this worker's any more"
 )
 NEVER_LOGGED = {"loop.crashed", "settle.refused", "settle.failed", "tick.failed", "plain"}
 

@@ -408,7 +408,8 @@ class Storm:
 OF_DAEMONS = {"kill a daemon", "freeze a daemon", "drain a daemon"}
 OF_THE_WEB = {"kill the web server"}
 SPARE_CONNECTIONS = {
-    "drain a daemon", "vacuum", "switch notifications off", "hold a snapshot", "two ticks at once", "lock the rows of a topic",
+    "drain a daemon", "vacuum", "switch notifications off", "hold a snapshot", "two ticks at once",
+    "lock the rows of a topic",
 }  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from tests.sql.queue import Queue
 
 OWN_HANDLERS = Path(__file__).parent / "handlers"
 WORKER = {
-    "poll_interval": "1s", "degraded_poll_interval": "0.3s", "maintenance_interval": "0.3s", "shutdown_timeout": "1.5s", "concurrency": 40, "threads": 8,
+    "poll_interval": "1s", "degraded_poll_interval": "0.3s", "maintenance_interval": "0.3s", "shutdown_timeout": "1.5s",
+    "concurrency": 40, "threads": 8,
 }  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from typing import LiteralString
 
 TABLES: LiteralString = """
 CREATE TABLE witness (
-  nth bigint GENERATED ALWAYS AS IDENTITY, at timestamptz NOT NULL DEFAULT clock_timestamp(), xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  nth bigint GENERATED ALWAYS AS IDENTITY, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   what text NOT NULL, id bigint NOT NULL, topic text NOT NULL, channel text,
   -- of the row before
   claim_id bigint, attempts integer, lock_expires_at timestamptz,
@@ -30,7 +31,8 @@ OF_LIVE: LiteralString = """
 CREATE FUNCTION witness_live() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
   INSERT INTO witness (
-    what, id, topic, channel, claim_id, attempts, lock_expires_at, new_claim_id, new_attempts, locked_at, max_attempts, ended, error)
+    what, id, topic, channel, claim_id, attempts, lock_expires_at, new_claim_id, new_attempts, locked_at, max_attempts,
+    ended, error)
   SELECT
     CASE
       WHEN TG_OP = 'INSERT' THEN 'published'
@@ -42,7 +44,8 @@ BEGIN
       ELSE 'shortened'
     END,
     coalesce(NEW.id, OLD.id), coalesce(NEW.topic, OLD.topic), coalesce(NEW.channel, OLD.channel),
-    OLD.claim_id, OLD.attempts, OLD.lock_expires_at, NEW.claim_id, NEW.attempts, NEW.locked_at, coalesce(NEW.max_attempts, OLD.max_attempts),
+    OLD.claim_id, OLD.attempts, OLD.lock_expires_at, NEW.claim_id, NEW.attempts, NEW.locked_at,
+    coalesce(NEW.max_attempts, OLD.max_attempts),
     CASE WHEN jsonb_array_length(coalesce(NEW.history, '[]')) > 0 AND NEW.history IS DISTINCT FROM OLD.history
       THEN NEW.history -> -1 ->> 'outcome' END,
     left(NEW.history -> -1 ->> 'error', 200);
@@ -51,15 +54,20 @@ END
 $$;
 CREATE TRIGGER witness AFTER INSERT OR DELETE ON messages.message FOR EACH ROW EXECUTE FUNCTION witness_live();
 CREATE TRIGGER witness_changes AFTER UPDATE ON messages.message FOR EACH ROW
-WHEN (OLD.claim_id IS DISTINCT FROM NEW.claim_id OR OLD.attempts <> NEW.attempts OR NEW.lock_expires_at < OLD.lock_expires_at)
+WHEN (
+  OLD.claim_id IS DISTINCT FROM NEW.claim_id OR OLD.attempts <> NEW.attempts
+    OR NEW.lock_expires_at < OLD.lock_expires_at)
 EXECUTE FUNCTION witness_live()
 """
 
 OF_ARCHIVE: LiteralString = """
-CREATE FUNCTION witness_archive() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+CREATE FUNCTION witness_archive() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+  SET search_path = public, pg_temp AS $$
 BEGIN
   INSERT INTO witness (what, id, topic, channel, claim_id, attempts, max_attempts, ended, error)
-  VALUES ('archived', NEW.id, NEW.topic, NEW.channel, NEW.claim_id, NEW.attempts, NEW.max_attempts, NEW.result, left(NEW.error, 200));
+  VALUES (
+    'archived', NEW.id, NEW.topic, NEW.channel, NEW.claim_id, NEW.attempts, NEW.max_attempts, NEW.result,
+    left(NEW.error, 200));
   RETURN NULL;
 END
 $$;

@@ -57,7 +57,8 @@ SET_POLICIES = """
       ('thrice', 3, '{"kind": "exponential", "base": "4 s", "factor": 2, "cap": "10 s"}', '3 s', 'keep'),
       ('forever', 0, '{"kind": "none"}', NULL, NULL);
     INSERT INTO messages.topic (topic, max_attempts, ttl) VALUES ('brief', 2, '20 s');
-    INSERT INTO messages.topic (topic, max_attempts, max_depth, on_full) VALUES ('small', 2, 3, 'error'), ('spill', NULL, 2, 'drop');
+    INSERT INTO messages.topic (topic, max_attempts, max_depth, on_full)
+    VALUES ('small', 2, 3, 'error'), ('spill', NULL, 2, 'drop');
     INSERT INTO messages.topic (topic, max_attempts, backoff, max_concurrency, channel_concurrency, ordered) VALUES
       ('narrow', 2, '{"kind": "constant", "base": "4 s"}', 3, 2, NULL),
       ('ordered', 3, '{"kind": "constant", "base": "4 s"}', NULL, NULL, true);

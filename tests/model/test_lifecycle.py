@@ -176,7 +176,8 @@ class Lifecycle(RuleBasedStateMachine):
             row = self.queue.row(
                 """
                 SELECT p.id, p.outcome FROM messages.publish(
-                  %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s, p_priority => %(priority)s,
+                  %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s,
+                  p_priority => %(priority)s,
                   p_max_attempts => %(max_attempts)s, p_available_at => %(available_at)s,
                   p_after => %(after)s::bigint[], p_after_failed => %(after_failed)s) AS p
                 """,
@@ -420,13 +421,15 @@ class Lifecycle(RuleBasedStateMachine):
         self.model.propagate_ends()
         live = self.queue.rows(
             """
-            SELECT id, topic, key, payload, attempts, claim_id, locked_by, lock_expires_at, available_at, expires_at, redriven_from,
+            SELECT id, topic, key, payload, attempts, claim_id, locked_by, lock_expires_at, available_at, expires_at,
+                   redriven_from,
                    coalesce(jsonb_array_length(history), 0) AS ended
             FROM messages.message
             """
         )
         archive = self.queue.rows(
-            "SELECT id, topic, key, payload, attempts, claim_id, result, redriven_from FROM messages.message_archive ORDER BY id"
+            "SELECT id, topic, key, payload, attempts, claim_id, result, redriven_from "
+            "FROM messages.message_archive ORDER BY id"
         )
 
         assert {row.id: tuple(row)[1:] for row in live} == {
@@ -450,7 +453,8 @@ class Lifecycle(RuleBasedStateMachine):
         broken = self.queue.rows(
             """
             SELECT 'key' AS what, m.topic::text FROM messages.message AS m
-            WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL GROUP BY m.topic, m.key HAVING count(*) > 1
+            WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL
+            GROUP BY m.topic, m.key HAVING count(*) > 1
             UNION ALL
             SELECT 'channel', m.topic FROM messages.message AS m JOIN messages.topic AS t USING (topic)
             WHERE m.claim_id IS NOT NULL AND m.channel IS NOT NULL

@@ -87,7 +87,10 @@ def test_a_base_install_is_small(installed: Path) -> None:
 
 def test_the_import_of_the_package_imports_nothing_else(installed: Path) -> None:
     """It takes about a millisecond: names are imported when they are first used."""
-    code = "import sys; import pgrouse; print([each for each in sys.modules if each.startswith('pgrouse') or each in ('psycopg', 'pydantic')])"
+    code = (
+        "import sys; import pgrouse; print([each for each in sys.modules if each.startswith('pgrouse') or each in "
+        "('psycopg', 'pydantic')])"
+    )
 
     assert python(installed, code) == "['pgrouse']"
 

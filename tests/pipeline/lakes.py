@@ -22,10 +22,12 @@ NOW = datetime.now(UTC)
 # Ids increase by one; the day and the topic change from row to row.
 FILL = """
     INSERT INTO messages.message_archive (
-      id, topic, priority, payload, body, headers, created_at, available_at, attempts, result, archived_at, output, error)
+      id, topic, priority, payload, body, headers, created_at, available_at, attempts, result, archived_at, output,
+      error)
     SELECT
       %(first)s + n, coalesce(%(topic)s, (ARRAY['mail', 'a:b', '007'])[1 + n %% 3]), 5,
-      CASE WHEN n %% 5 > 0 THEN jsonb_build_object('n', n, 'text', 'tëxt') END, CASE WHEN n %% 5 = 0 THEN '\\x00ff' || int4send(n) END,
+      CASE WHEN n %% 5 > 0 THEN jsonb_build_object('n', n, 'text', 'tëxt') END,
+      CASE WHEN n %% 5 = 0 THEN '\\x00ff' || int4send(n) END,
       '{"h": 1}', %(now)s, %(now)s, 1, CASE WHEN n %% 10 = 0 THEN 'failed' ELSE 'success' END,
       %(now)s - (n %% 2) * interval '1 day' - %(days_ago)s * interval '1 day', 'null', 'it broke'
     FROM generate_series(0, %(count)s - 1) AS n"""

@@ -25,7 +25,10 @@ from tests.sql.queue import Queue
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BLOCKED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> ALL(%s)"
+BLOCKED = (
+    "SELECT pid FROM pg_stat_activity "
+    "WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> ALL(%s)"
+)
 
 COPIES = "SELECT query FROM pg_stat_statements WHERE query LIKE 'COPY (SELECT a.id%'"
 

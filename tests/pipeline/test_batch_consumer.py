@@ -301,7 +301,7 @@ def test_a_failed_batch_is_given_back_after_a_restart_of_the_server(private_serv
 def test_a_consumer_that_fails_too_often_leaves_the_flag_of_its_caller_alone(database: Database, queue: Queue) -> None:
     queue.publish_many(1)
 
-    with consumer(database, lambda _: 1 / 0, [], on_error=OnError.RELEASE) as work:  # type: ignore[arg-type, return-value]
+    with consumer(database, lambda _: 1 / 0, [], on_error=OnError.RELEASE) as work:
         work.run()
 
     assert work.failed_in_a_row == 1

@@ -195,7 +195,8 @@ def test_publish_makes_a_message_of_every_line(run: Run) -> None:
 
 def test_consume_ends_every_message_with_the_outcome_of_the_function_on_the_executors(run: Run) -> None:
     ended = run.queue.rows(
-        "SELECT result, error, count(*), min((payload->>'total')::int) FROM messages.message_archive GROUP BY 1, 2 ORDER BY 1"
+        "SELECT result, error, count(*), min((payload->>'total')::int) FROM messages.message_archive "
+        "GROUP BY 1, 2 ORDER BY 1"
     )
 
     assert [each["messages"] for each in run.output["consume"]] == [200, 100]

@@ -77,7 +77,8 @@ def test_a_row_is_unchanged(queue: Queue, database: Database, lake: str) -> None
     fill(queue, 12)
     exported(database, lake)
     columns = [row.attname for row in queue.rows(
-        "SELECT attname FROM pg_attribute WHERE attrelid = 'messages.message_archive'::regclass AND attnum > 0 ORDER BY attnum"
+        "SELECT attname FROM pg_attribute "
+        "WHERE attrelid = 'messages.message_archive'::regclass AND attnum > 0 ORDER BY attnum"
     )]  # fmt: skip
     text = {"payload", "headers", "state", "progress", "history", "output"}
     number = {"archive_xid": "archive_xid::text::bigint"}
@@ -503,7 +504,10 @@ def test_a_role_that_may_not_read_payloads_gets_the_missing_right(own_database: 
 
 
 def test_an_error_of_a_task_is_the_error_of_the_command() -> None:
-    traceback = "Traceback ...\npyspark_pgrouse.lake.directory.LakeUnwritable: the lake /l cannot be written: No space\n\tat org.apache"
+    traceback = (
+        "Traceback ...\npyspark_pgrouse.lake.directory.LakeUnwritable: the lake /l cannot be written: "
+        "No space\n\tat org.apache"
+    )
 
     found = pgrouse_error(traceback)
 

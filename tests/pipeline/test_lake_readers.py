@@ -262,7 +262,8 @@ def test_spark_reads_chosen_columns_a_version_and_a_time(exported_lake: str, spa
 def test_a_column_whose_type_changed_stays_readable(own_database: Database, lake: str, spark: SparkSession) -> None:
     queue = Queue(own_database.connect())
     queue.conn.execute(
-        "ALTER TABLE messages.message_archive ADD price numeric DEFAULT 1.5, ADD size integer DEFAULT 7, ADD note bigint DEFAULT 1"
+        "ALTER TABLE messages.message_archive ADD price numeric DEFAULT 1.5, ADD size integer DEFAULT 7, ADD "
+        "note bigint DEFAULT 1"
     )
     fill(queue, 2)
     exported(own_database, lake)

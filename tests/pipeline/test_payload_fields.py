@@ -34,7 +34,10 @@ ORDER = {
     },
     "$defs": {"line": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
 }
-ORDER_DDL = "`id` BIGINT, `paid` BOOLEAN, `tags` MAP<STRING, STRING>, `lines` ARRAY<STRUCT<`sku` STRING, `count` BIGINT>>, `total` DOUBLE"
+ORDER_DDL = (
+    "`id` BIGINT, `paid` BOOLEAN, `tags` MAP<STRING, STRING>, `lines` ARRAY<STRUCT<`sku` STRING, "
+    "`count` BIGINT>>, `total` DOUBLE"
+)
 
 
 @pytest.mark.parametrize(

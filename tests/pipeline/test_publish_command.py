@@ -19,7 +19,8 @@ __all__ = ["folder", "pgrouse", "shell"]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 LINES = """\
-{"topic": "orders", "payload": {"id": 12345678901234567890, "price": 1.10, "none": null}, "priority": 3, "key": "k", "headers": {"h": [1]}}
+{"topic": "orders", "payload": {"id": 12345678901234567890, "price": 1.10, "none": null}, "priority": 3, \
+"key": "k", "headers": {"h": [1]}}
 
 {"topic": "orders", "payload": "[1]", "delay": 60, "available_at": null}
 {"topic": "orders", "body": "AAE="}

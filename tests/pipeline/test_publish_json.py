@@ -29,7 +29,9 @@ from pyspark_pgrouse.publish.json_text import as_json
         (pa.array([datetime(2026, 1, 2, 3, tzinfo=UTC)]), '"2026-01-02T03:00:00+00:00"'),
         (pa.array([timedelta(seconds=1.5)]), "1.5"),
         (pa.array([{'"': 'ä"\n\x01'}]), '{"\\"":"ä\\"\\n\\u0001"}'),
-        (pa.array([{"a": [{"b": [("k", [1])]}]}], pa.struct({"a": pa.list_(pa.struct({"b": pa.map_(pa.string(), pa.list_(pa.int8()))}))})), '{"a":[{"b":{"k":[1]}}]}'),
+        (pa.array([{"a": [{"b": [("k", [1])]}]}],
+            pa.struct({"a": pa.list_(pa.struct({"b": pa.map_(pa.string(), pa.list_(pa.int8()))}))})),
+            '{"a":[{"b":{"k":[1]}}]}'),
     ],
 )  # fmt: skip
 def test_a_value_becomes_json(values: pa.Array, text: str) -> None:

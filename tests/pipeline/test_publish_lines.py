@@ -9,7 +9,10 @@ from tests.pipeline.publishing import batch
 
 
 def test_values_keep_their_text_and_strings_their_content() -> None:
-    line = ' { "topic" : "a\\u00e4\\"", "payload":{"n": 1.10, "s": "}\\"{"} ,"priority":3,"key":null, "headers" : [1 , 2] }\r'
+    line = (
+        ' { "topic" : "a\\u00e4\\"", "payload":{"n": 1.10, "s": "}\\"{"} ,"priority":3,"key":null, "headers" : '
+        "[1 , 2] }\r"
+    )
 
     assert fields(line) == {
         "topic": 'aä"',

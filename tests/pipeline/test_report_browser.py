@@ -52,7 +52,8 @@ PROBE = """
     charts: [...document.querySelectorAll(".drawing")].filter(visible).map((each) => each.className),
     paths: filled.map((path) => path.getBBox().height),
     colours: filled.map((path) => getComputedStyle(path)).map((style) => [style.fill, style.stroke]),
-    letters: [...document.querySelectorAll(".drawing text")].filter(visible).map((each) => each.getBoundingClientRect().height),
+    letters: [...document.querySelectorAll(".drawing text")].filter(visible)
+      .map((each) => each.getBoundingClientRect().height),
     width: document.documentElement.scrollWidth, window: innerWidth,
     background: getComputedStyle(document.body).backgroundColor,
     tip, before: document.querySelector(".tip").innerText,

@@ -24,11 +24,14 @@ OBJECTS = """
     FROM pg_constraint AS o WHERE o.connamespace = 'messages'::regnamespace
     UNION ALL
     SELECT 'trigger', t.tgrelid::regclass || '.' || t.tgname, pg_get_triggerdef(t.oid)
-    FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE c.relnamespace = 'messages'::regnamespace AND NOT t.tgisinternal
+    FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+    WHERE c.relnamespace = 'messages'::regnamespace AND NOT t.tgisinternal
     UNION ALL
-    SELECT 'grant', c.oid::regclass::text, coalesce(c.relacl::text, '') FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace
+    SELECT 'grant', c.oid::regclass::text, coalesce(c.relacl::text, '') FROM pg_class AS c
+    WHERE c.relnamespace = 'messages'::regnamespace
     UNION ALL
-    SELECT 'grant', p.oid::regprocedure::text, coalesce(p.proacl::text, '') FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace
+    SELECT 'grant', p.oid::regprocedure::text, coalesce(p.proacl::text, '') FROM pg_proc AS p
+    WHERE p.pronamespace = 'messages'::regnamespace
 """
 
 

@@ -48,7 +48,8 @@ QUERIES: dict[str, LiteralString] = {
         WHERE {OURS} AND o.contype <> 'n' AND o.contype <> 't'
     """,
     "domain": """
-        SELECT t.oid::regtype::text, format_type(t.typbasetype, t.typtypmod), nullif(t.typcollation, 0)::regcollation::text,
+        SELECT t.oid::regtype::text, format_type(t.typbasetype, t.typtypmod),
+               nullif(t.typcollation, 0)::regcollation::text,
           coalesce(o.conname::text, ''), coalesce(pg_get_constraintdef(o.oid), '')
         FROM pg_type AS t LEFT JOIN pg_constraint AS o ON o.contypid = t.oid
         WHERE t.typnamespace = 'messages'::regnamespace AND t.typtype = 'd'

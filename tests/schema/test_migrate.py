@@ -219,7 +219,10 @@ def test_on_a_server_without_the_roles_an_owner_without_createrole_installs_with
 
         assert conn.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE 'messages%'").fetchall() == []
         assert works(conn)
-        open_to_all = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'messages'::regnamespace AND has_function_privilege('public', oid, 'EXECUTE')"
+        open_to_all = (
+            "SELECT count(*) FROM pg_proc "
+            "WHERE pronamespace = 'messages'::regnamespace AND has_function_privilege('public', oid, 'EXECUTE')"
+        )
         assert conn.execute(open_to_all).fetchone() == (0,)
 
 

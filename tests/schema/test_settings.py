@@ -12,7 +12,10 @@ import pytest
 from pgrouse.install import schema
 from tests.schema.second_version import file
 
-SETTINGS = "SELECT p.proname::text, s FROM pg_proc AS p, unnest(p.proconfig) AS s WHERE p.pronamespace = 'messages'::regnamespace"
+SETTINGS = (
+    "SELECT p.proname::text, s FROM pg_proc AS p, unnest(p.proconfig) AS s "
+    "WHERE p.pronamespace = 'messages'::regnamespace"
+)
 SAFE_PATH = "search_path=pg_catalog, pg_temp"
 # A SELECT that is inlined into the calling statement. With settings, or with the rights of its owner, it would be a
 # call.
@@ -65,7 +68,8 @@ def test_an_inlined_function_has_no_settings(db: psycopg.Connection[Any]) -> Non
     inlined = db.execute(
         """
         SELECT p.proname::text FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
-        WHERE p.pronamespace = 'messages'::regnamespace AND l.lanname = 'sql' AND NOT p.prosecdef AND p.proconfig IS NULL
+        WHERE p.pronamespace = 'messages'::regnamespace AND l.lanname = 'sql' AND NOT p.prosecdef
+          AND p.proconfig IS NULL
         """
     )
 
@@ -101,7 +105,8 @@ def test_settings_that_were_altered_by_hand_are_restored_by_the_next_migrate(
 
 def test_a_function_that_another_role_added_to_the_schema_is_left_alone(installed: psycopg.Connection[Any]) -> None:
     installed.execute(
-        "CREATE FUNCTION messages.foreign_one() RETURNS int LANGUAGE sql SECURITY DEFINER SET work_mem = '1MB' AS 'SELECT 1'"
+        "CREATE FUNCTION messages.foreign_one() RETURNS int LANGUAGE sql SECURITY DEFINER "
+        "SET work_mem = '1MB' AS 'SELECT 1'"
     )
 
     schema.migrate(installed)

@@ -215,7 +215,8 @@ def test_an_edited_migration_is_refused_with_the_fix_and_changes_nothing(
         schema.migrate(installed)
 
     assert str(caught.value) == (
-        "migration 0001_message was edited after it was applied: restore its text and put the change into a new migration"
+        "migration 0001_message was edited after it was applied: restore its text and put the change into a new "
+        "migration"
     )
     assert objects(installed) == before
 

@@ -108,7 +108,8 @@ def test_a_caller_without_a_valid_token_is_unauthenticated_under_any_name(
 
 UPGRADES = {
     "h2c": b"Connection: Upgrade\r\nUpgrade: h2c",
-    "websocket": b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13",
+    "websocket": b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
+    b"dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13",
 }
 
 

@@ -45,10 +45,12 @@ LOCK_ALL = b"""
       v_name name;
       v_mode text;
     BEGIN
-      FOR v_name IN SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      FOR v_name IN SELECT format('%I.%I', n.nspname, c.relname)
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p', 'v') AND n.nspname IN ('messages', 'pg_catalog') ORDER BY 1
       LOOP
-        FOREACH v_mode IN ARRAY ARRAY['ACCESS SHARE', 'ROW SHARE', 'ROW EXCLUSIVE', 'SHARE UPDATE EXCLUSIVE', 'SHARE', 'SHARE ROW EXCLUSIVE',
+        FOREACH v_mode IN ARRAY ARRAY['ACCESS SHARE', 'ROW SHARE', 'ROW EXCLUSIVE', 'SHARE UPDATE EXCLUSIVE', 'SHARE',
+          'SHARE ROW EXCLUSIVE',
           'EXCLUSIVE', 'ACCESS EXCLUSIVE']
         LOOP
           BEGIN

@@ -13,7 +13,10 @@ from tests.api.site import Site
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-FLOOD = "INSERT INTO messages.message (topic, payload) SELECT 'flood.' || n, '1' FROM generate_series(%s::int, %s::int) AS n"
+FLOOD = (
+    "INSERT INTO messages.message (topic, payload) SELECT 'flood.' || n, '1' "
+    "FROM generate_series(%s::int, %s::int) AS n"
+)
 # Of this transaction so far.
 CALLS = "SELECT coalesce(sum(calls), 0) FROM pg_stat_xact_user_functions"
 FIRST, SECOND = 3_000, 6_000

@@ -137,9 +137,15 @@ def test_python_sql_and_spark_agree_on_the_characters(queue: Queue) -> None:
     """One by one, all that PostgreSQL can store."""
     points = [point for point in range(1, 0x110000) if not 0xD800 <= point <= 0xDFFF]
     text = [chr(point) for point in points]
-    asked = "SELECT array_agg(messages.is_printable(t.c) ORDER BY t.at) FROM unnest(%s::text[]) WITH ORDINALITY AS t (c, at)"
+    asked = (
+        "SELECT array_agg(messages.is_printable(t.c) ORDER BY t.at) "
+        "FROM unnest(%s::text[]) WITH ORDINALITY AS t (c, at)"
+    )
     by_sql = queue.value(asked, [text])
-    domain = "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.conname = 'message_key_is_short_and_printable'"
+    domain = (
+        "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c "
+        "WHERE c.conname = 'message_key_is_short_and_printable'"
+    )
     # Written E'...', where each backslash is two.
     literal = queue.value("SELECT p.prosrc FROM pg_proc AS p WHERE p.proname = 'is_printable'").split("'")[1]
     pattern = literal.replace(r"\\", "\\")
@@ -177,7 +183,8 @@ def refuse_names_from_now_on(queue: Queue) -> None:
     """As a migration would: existing rows stay."""
     for domain, rule in RULES.items():
         queue.conn.execute(
-            f"ALTER DOMAIN messages.{domain} ADD CONSTRAINT {rule} CHECK (messages.is_printable(VALUE)) NOT VALID".encode()
+            f"ALTER DOMAIN messages.{domain} ADD CONSTRAINT {rule} CHECK "
+            "(messages.is_printable(VALUE)) NOT VALID".encode()
         )
 
 
@@ -226,7 +233,8 @@ def test_printable_replaces_what_is_printable_finds(queue: Queue) -> None:
     characters = [chr(each) for each in range(1, 0x110000) if not 0xD800 <= each < 0xE000]
 
     wrong = queue.rows(
-        "SELECT c FROM unnest(%s::text[]) AS c WHERE messages.replace_unprintable(c) <> CASE WHEN messages.is_printable(c) THEN c ELSE '?' END",
+        "SELECT c FROM unnest(%s::text[]) AS c "
+        "WHERE messages.replace_unprintable(c) <> CASE WHEN messages.is_printable(c) THEN c ELSE '?' END",
         [characters],
     )
 

@@ -201,7 +201,8 @@ def test_a_payload_that_would_fill_the_queue_by_itself_is_not_sent(queue: Queue)
 
 def test_the_schema_notifies_only_by_the_function_that_checks_first(queue: Queue) -> None:
     found = queue.rows(
-        "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace AND p.prosrc ~* 'pg_notify|\\mNOTIFY\\s+\\w+\\s*[,;]'"
+        "SELECT p.proname FROM pg_proc AS p "
+        "WHERE p.pronamespace = 'messages'::regnamespace AND p.prosrc ~* 'pg_notify|\\mNOTIFY\\s+\\w+\\s*[,;]'"
     )
 
     assert [row.proname for row in found] == ["notify"]

@@ -142,8 +142,10 @@ def test_the_refusal_names_a_role_that_can_migrate(admin: psycopg.Connection[Any
 PGMQ = """
     CREATE SCHEMA pgmq; GRANT ALL ON SCHEMA pgmq TO PUBLIC;
     CREATE TABLE pgmq.meta (
-      queue_name text COLLATE "C" PRIMARY KEY, is_partitioned boolean NOT NULL DEFAULT false, is_unlogged boolean NOT NULL DEFAULT false,
-      created_at timestamptz NOT NULL DEFAULT clock_timestamp(), notify_ms integer, notified_at timestamptz NOT NULL DEFAULT to_timestamp(0));
+      queue_name text COLLATE "C" PRIMARY KEY, is_partitioned boolean NOT NULL DEFAULT false,
+      is_unlogged boolean NOT NULL DEFAULT false,
+      created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+      notify_ms integer, notified_at timestamptz NOT NULL DEFAULT to_timestamp(0));
     GRANT ALL ON pgmq.meta TO PUBLIC;
     CREATE FUNCTION pgmq.spy() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN GRANT SELECT ON messages.message TO {0}; GRANT USAGE ON SCHEMA messages TO {0}; RETURN NEW; END $$;
@@ -223,7 +225,8 @@ CRON = """
     CREATE TABLE cron.job_run_details (runid bigint, command text, start_time timestamptz);
     INSERT INTO cron.job_run_details VALUES (1, '/* pgrouse */', '2000-01-01');
     GRANT ALL ON cron.job_run_details TO PUBLIC;
-    CREATE FUNCTION cron.rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ALTER ROLE {0} SUPERUSER; RETURN OLD; END $$;
+    CREATE FUNCTION cron.rise() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN ALTER ROLE {0} SUPERUSER; RETURN OLD; END $$;
     CREATE TRIGGER rise BEFORE DELETE ON cron.job_run_details FOR EACH ROW EXECUTE FUNCTION cron.rise();
 """
 

@@ -124,7 +124,8 @@ def test_a_payload_that_is_huge_as_text_is_refused_at_once(queue: Queue, column:
 
     with pytest.raises(errors.CheckViolation):
         queue.conn.execute(
-            f"INSERT INTO messages.message (topic, {', '.join(given)}) VALUES ('t', {', '.join(given.values())})".encode()
+            f"INSERT INTO messages.message (topic, {', '.join(given)}) "
+            f"VALUES ('t', {', '.join(given.values())})".encode()
         )
 
 
@@ -154,13 +155,18 @@ OTHER_WAYS = {
     "publish": f"SELECT messages.publish('t', {BOMB})",
     "replace": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'replace')",
     "append": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'append')",
-    "the stage": f"INSERT INTO messages.publish_stage (attempt, topic, payload) VALUES (gen_random_uuid(), 't', {BOMB})",
+    "the stage": "INSERT INTO messages.publish_stage (attempt, topic, payload) "
+    f"VALUES (gen_random_uuid(), 't', {BOMB})",
     "edit": f"SELECT messages.edit((SELECT max(id) FROM messages.message), {BOMB})",
-    "headers of an edit": f"SELECT messages.edit((SELECT max(id) FROM messages.message), p_headers => jsonb_build_object('a', {BOMB}))",
+    "headers of an edit": "SELECT messages.edit((SELECT max(id) "
+    "FROM messages.message), p_headers => "
+    f"jsonb_build_object('a', {BOMB}))",
     "redrive": f"SELECT messages.redrive_edited((SELECT min(id) FROM messages.message_archive), {BOMB})",
     "a schedule": f"INSERT INTO messages.schedule (name, cron, topic, payload) VALUES ('s', '* * * * *', 't', {BOMB})",
-    "the state of a retry": f"SELECT messages.retry(ARRAY[h.id], ARRAY[h.claim_id], '{{e}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
-    "the state of a defer": f"SELECT messages.defer(ARRAY[h.id], ARRAY[h.claim_id], '{{1 s}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
+    "the state of a retry": "SELECT messages.retry(ARRAY[h.id], ARRAY[h.claim_id], "
+    f"'{{e}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
+    "the state of a defer": f"SELECT messages.defer(ARRAY[h.id], ARRAY[h.claim_id], '{{1 "
+    f"s}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
     "output": f"SELECT messages.complete(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
     "progress": f"SELECT messages.set_progress(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
     "a step": f"SELECT messages.save_step(h.id, h.claim_id, 's', {BOMB}) FROM held AS h",
@@ -287,7 +293,8 @@ def test_a_page_of_a_replay_continues_past_a_message_that_cannot_be_published_ag
 
 def put_the_bound_back(queue: Queue) -> None:
     queue.conn.execute(
-        "ALTER DOMAIN messages.content_size ADD CONSTRAINT message_contents_fit_16_mib CHECK (VALUE <= 16842752) NOT VALID"
+        "ALTER DOMAIN messages.content_size ADD CONSTRAINT message_contents_fit_16_mib CHECK (VALUE <= 16842752) "
+        "NOT VALID"
     )
 
 
@@ -323,7 +330,7 @@ def test_a_daemon_runs_all_others_and_rejects_a_message_that_cannot_be_returned(
     assert {each["message_id"] for each in daemon.events("message.rejected")} == set(guilty)
     # It claims as before: new messages are returned with their contents, and many at once.
     later = queue.publish_many(200, "job")
-    assert {eventually(lambda each=each: queue.archived(each)).result for each in later} == {"success"}  # type: ignore[misc]
+    assert {eventually(lambda each=each: queue.archived(each)).result for each in later} == {"success"}
 
 
 def test_a_worker_over_http_gets_all_others_and_a_message_that_cannot_be_returned_is_rejected(
@@ -404,7 +411,7 @@ def test_a_claim_without_an_answer_in_time_becomes_smaller_until_only_the_cause_
     settle_buffer = SettleBuffer(WakeEvents())
 
     async def work() -> None:
-        one = ClaimLoop(0, SimpleNamespace(worker="w"), planner, settle_buffer, executor, WakeEvent())  # type: ignore[arg-type]
+        one = ClaimLoop(0, SimpleNamespace(worker="w"), planner, settle_buffer, executor, WakeEvent())
 
         async def the_same() -> Any:
             if one._claim_is_uncertain:

@@ -127,7 +127,8 @@ def is_superuser(conn: psycopg.Connection[Any], name: str) -> bool:
 def outsiders(conn: psycopg.Connection[Any]) -> list[Any]:
     """Return dependencies of the schema's objects on objects that are neither in it nor PostgreSQL's own."""
     query = """
-        SELECT pg_describe_object(d.classid, d.objid, d.objsubid), pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
+        SELECT pg_describe_object(d.classid, d.objid, d.objsubid),
+               pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
         FROM pg_depend AS d, pg_identify_object(d.classid, d.objid, d.objsubid) AS its,
              pg_identify_object(d.refclassid, d.refobjid, d.refobjsubid) AS ref
         WHERE its.schema = 'messages' AND ref.schema NOT IN ('messages', 'pg_catalog', 'pg_toast')
@@ -194,9 +195,12 @@ def test_the_jobs_of_pg_cron_are_installed_checked_and_removed_without_a_trap(tr
 # The command line
 
 COMMANDS = [
-    "migrate", "publish t 1 --key a --ttl 1d", "publish t 1 --key a --on-conflict replace", "stats", "message list", "message show 1", "explain 1",
-    "topic list", "topic show t", "topic set t max_attempts=3", "topic pause t", "topic resume t", "subscription list", "worker list", "audit", "health",
-    "dead list", "dead group", "schedule add s * t", "schedule show s", "schedule run-now s", "worker list", "redrive --topic t --dry-run", "schedule list", "alert list", "alert conditions", "alert sinks", "alert thresholds",
+    "migrate", "publish t 1 --key a --ttl 1d", "publish t 1 --key a --on-conflict replace", "stats", "message list",
+    "message show 1", "explain 1",
+    "topic list", "topic show t", "topic set t max_attempts=3", "topic pause t", "topic resume t", "subscription list",
+    "worker list", "audit", "health",
+    "dead list", "dead group", "schedule add s * t", "schedule show s", "schedule run-now s", "worker list",
+    "redrive --topic t --dry-run", "schedule list", "alert list", "alert conditions", "alert sinks", "alert thresholds",
     "alert silence list", "token list", "token add x --role viewer", "maintenance run", "doctor", "config check",
     "message cancel 1", "archive purge --older-than 3650d",
 ]  # fmt: skip
@@ -257,9 +261,12 @@ def test_behind_a_pooler_a_daemon_calls_no_trap_and_leaves_the_path_to_others(
 # The web server
 
 PAGES = [
-    "/", "/search?q=1", "/messages", "/messages?topic=t", "/messages/{id}", "/messages/{dead}", "/topics", "/topics/t", "/workers", "/schedules",
-    "/schedules/next?cron=*+*+*+*+*&time_zone=UTC", "/schedules/s", "/dead", "/audit", "/doctor", "/doctor/findings", "/metrics", "/v1/messages",
-    "/v1/messages/{id}", "/v1/messages/{id}/explain", "/v1/topics", "/v1/topics/t", "/v1/dead", "/v1/dead/groups", "/v1/stats", "/v1/workers",
+    "/", "/search?q=1", "/messages", "/messages?topic=t", "/messages/{id}", "/messages/{dead}", "/topics", "/topics/t",
+    "/workers", "/schedules",
+    "/schedules/next?cron=*+*+*+*+*&time_zone=UTC", "/schedules/s", "/dead", "/audit", "/doctor", "/doctor/findings",
+    "/metrics", "/v1/messages",
+    "/v1/messages/{id}", "/v1/messages/{id}/explain", "/v1/topics", "/v1/topics/t", "/v1/dead", "/v1/dead/groups",
+    "/v1/stats", "/v1/workers",
     "/v1/schedules", "/v1/audit",
 ]  # fmt: skip
 

@@ -62,7 +62,8 @@ class Role:
     def call_everything(self, values: dict[str, list[Any]]) -> set[str]:
         """Call each function that the role may call, with all combinations of two arguments; return their names."""
         query = """
-            SELECT p.proname, p.oid::regproc::text, coalesce(p.proargnames[1:p.pronargs], '{}'), p.proargtypes::regtype[]::text[],
+            SELECT p.proname, p.oid::regproc::text, coalesce(p.proargnames[1:p.pronargs], '{}'),
+                   p.proargtypes::regtype[]::text[],
                    p.pronargs - p.pronargdefaults
             FROM pg_proc AS p
             WHERE p.pronamespace = 'messages'::regnamespace AND p.prokind = 'f' AND p.prorettype <> 'trigger'::regtype
@@ -88,7 +89,8 @@ class Role:
             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
             WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S')
               AND (c.relnamespace = 'messages'::regnamespace
-                OR c.relnamespace = 'pg_catalog'::regnamespace AND c.relname ~ '^pg_(stat|prepared|sequences|locks|cursors)')
+                OR c.relnamespace = 'pg_catalog'::regnamespace
+                AND c.relname ~ '^pg_(stat|prepared|sequences|locks|cursors)')
               AND has_column_privilege(%s, c.oid, a.attnum, 'SELECT')
             GROUP BY c.oid
             """

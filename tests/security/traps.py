@@ -26,7 +26,8 @@ DECLARE
 BEGIN
   FOR v_it IN
     SELECT p.oid, p.proname, p.proretset, p.prorettype::regtype AS result,
-           (SELECT string_agg(CASE WHEN p.provariadic <> 0 AND a.at = p.pronargs THEN 'VARIADIC ' ELSE '' END || a.type::regtype::text, ', ' ORDER BY a.at)
+           (SELECT string_agg(CASE WHEN p.provariadic <> 0 AND a.at = p.pronargs THEN 'VARIADIC ' ELSE '' END
+             || a.type::regtype::text, ', ' ORDER BY a.at)
             FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, at)) AS arguments,
            '"any"'::regtype = ANY (p.proargtypes::regtype[]) AS takes_any
     FROM pg_proc AS p
@@ -34,7 +35,9 @@ BEGIN
   LOOP
     BEGIN
       IF v_it.takes_any THEN
-        EXECUTE format('CREATE FUNCTION traps.%I(%s) RETURNS %s LANGUAGE internal AS ''any_in''', v_it.proname, v_it.arguments, v_it.result);
+        EXECUTE format(
+          'CREATE FUNCTION traps.%I(%s) RETURNS %s LANGUAGE internal AS ''any_in''', v_it.proname, v_it.arguments,
+          v_it.result);
       ELSE
         EXECUTE format(
           'CREATE FUNCTION traps.%I(%s) RETURNS %s %s LANGUAGE plpgsql AS $t$ BEGIN RAISE EXCEPTION %L; END $t$',
@@ -46,7 +49,8 @@ BEGIN
     END;
   END LOOP;
   FOR v_it IN
-    SELECT o.oid, o.oprname, o.oprleft::regtype::text AS l, o.oprright::regtype::text AS r, o.oprleft, o.oprresult::regtype AS result
+    SELECT o.oid, o.oprname, o.oprleft::regtype::text AS l, o.oprright::regtype::text AS r, o.oprleft,
+           o.oprresult::regtype AS result
     FROM pg_operator AS o
     WHERE o.oprnamespace = 'pg_catalog'::regnamespace
   LOOP
@@ -67,13 +71,16 @@ BEGIN
     SELECT t.typname FROM pg_type AS t
     WHERE t.typnamespace = 'pg_catalog'::regnamespace AND t.typtype = 'b' AND t.typelem = 0
   LOOP
-    EXECUTE format('CREATE DOMAIN traps.%1$I AS pg_catalog.%1$I CHECK (traps.caught(%2$L))', v_it.typname, 'type ' || v_it.typname);
+    EXECUTE format(
+      'CREATE DOMAIN traps.%1$I AS pg_catalog.%1$I CHECK (traps.caught(%2$L))', v_it.typname, 'type ' || v_it.typname);
   END LOOP;
   FOR v_it IN
     SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind IN ('r', 'v')
   LOOP
     BEGIN
-      EXECUTE format('CREATE VIEW traps.%1$I AS SELECT * FROM pg_catalog.%1$I WHERE traps.caught(%2$L)', v_it.relname, 'table ' || v_it.relname);
+      EXECUTE format(
+        'CREATE VIEW traps.%1$I AS SELECT * FROM pg_catalog.%1$I WHERE traps.caught(%2$L)', v_it.relname,
+        'table ' || v_it.relname);
       EXECUTE format('GRANT SELECT ON traps.%I TO PUBLIC', v_it.relname);
     EXCEPTION WHEN invalid_table_definition THEN
       NULL; -- it has a column that no view can have

@@ -16,13 +16,16 @@ from tests.sql.queue import Background, Listener, Queue
 
 TABLES = """
     SELECT relname FROM pg_class
-    WHERE relnamespace = 'messages'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'migration'
+    WHERE relnamespace = 'messages'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+      AND relname <> 'migration'
 """
 # A rollback or an emptied table leaves their values.
 SEQUENCES = """
     SELECT c.relname FROM pg_class AS c
     WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'S'
-      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))
+      AND NOT EXISTS (
+        SELECT FROM pg_depend AS d
+        WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))
 """
 
 PARTITIONS = (
@@ -132,7 +135,10 @@ class SharedConnection:
 
 
 # The rest of DISCARD ALL, except its plans: keeping them is the purpose.
-FORGET = "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
+FORGET = (
+    "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; "
+    "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
+)
 AS_OPENED = (True, None, None, tuple_row)
 
 

@@ -126,7 +126,8 @@ class Queue:
     def depth(self, topic: str = "t") -> int | None:
         """Return the counter of a topic with max_depth plus its pending changes; None if it has no counter."""
         row = self.row(
-            "SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0) AS depth"
+            "SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c "
+            "WHERE c.topic = d.topic), 0) AS depth"
             " FROM messages.depth AS d WHERE d.topic = %s",
             [topic],
         )
@@ -140,7 +141,8 @@ class Queue:
     def policy(self, topic: str = "t", **settings: Any) -> None:
         """Set settings of a topic's policy; a dict is a JSON document."""
         self.conn.execute(
-            "INSERT INTO messages.topic (topic) SELECT %(topic)s WHERE NOT EXISTS (SELECT FROM messages.topic WHERE topic = %(topic)s)",
+            "INSERT INTO messages.topic (topic) SELECT %(topic)s WHERE NOT EXISTS (SELECT "
+            "FROM messages.topic WHERE topic = %(topic)s)",
             {"topic": topic},
         )
         new = sql.SQL(", ").join(

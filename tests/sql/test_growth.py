@@ -97,7 +97,8 @@ def test_publishing_keys_in_bulk_grows_with_their_number_whatever_statistics_say
 ) -> None:
     if waiting:
         queue.conn.execute(
-            f"INSERT INTO messages.message (topic, key, payload) SELECT 't', {waiting}, '1' FROM generate_series(1, {SMALL * TIMES}) AS n"
+            f"INSERT INTO messages.message (topic, key, payload) SELECT 't', {waiting}, '1' "
+            f"FROM generate_series(1, {SMALL * TIMES}) AS n"
         )
     if statistics != "none":
         stage(queue, int(statistics == "of one row"), UNIQUE, None)
@@ -118,7 +119,8 @@ def test_publishing_to_many_topics_in_bulk_grows_with_the_number_of_rows(queue: 
 
 
 ENDED = """
-    INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
+    INSERT INTO messages.message_archive (
+      id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
     SELECT n, 't', 5, '{}', now(), now(), 1, n, 'failed' FROM generate_series(1, %s) AS n
 """
 COPIES = """

@@ -57,7 +57,10 @@ def test_copies_for_one_subscriber_take_keys_in_one_order_whatever_order_their_o
     queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 's')")
-    publish = "INSERT INTO messages.message (topic, key, payload) SELECT 't', k, '1' FROM unnest(%s::text[]) AS k RETURNING key"
+    publish = (
+        "INSERT INTO messages.message (topic, key, payload) SELECT 't', k, '1' FROM unnest(%s::text[]) AS k "
+        "RETURNING key"
+    )
 
     with other.conn.transaction():
         other.publish("s", key="a")

@@ -152,7 +152,8 @@ def test_what_waits_for_another_message_is_not_touched(pgmq: PGMQueue, own_datab
 def test_no_policy_of_its_topic_holds_a_read_up(pgmq: PGMQueue, own_database: Database) -> None:
     one(
         own_database,
-        "INSERT INTO messages.topic (topic, lock_duration, strict_lock, max_attempts) VALUES ('q', '100 ms', true, 1) RETURNING 1",
+        "INSERT INTO messages.topic (topic, lock_duration, strict_lock, max_attempts) "
+        "VALUES ('q', '100 ms', true, 1) RETURNING 1",
     )
     sent = pgmq.send("q", HELLO)
 
@@ -337,7 +338,10 @@ def test_nothing_of_a_group_is_read_behind_what_is_invisible_runs_or_waits_for_o
         conn.execute("SELECT pgmq.set_vt('q', ARRAY[2, 4], 60)")
         conn.execute("UPDATE messages.message SET priority = 0 WHERE id = 6")
         assert conn.execute("SELECT id FROM messages.claim('daemon', '{q}', 1)").fetchall() == [(6,)]
-        publish = "SELECT messages.publish('q', '{\"is\": \"d2\"}', p_headers => '{\"x-pgmq-group\": \"d\"}', p_after => '{7}')"
+        publish = (
+            'SELECT messages.publish(\'q\', \'{"is": "d2"}\', p_headers => \'{"x-pgmq-group": "d"}\', p_after => '
+            "'{7}')"
+        )
         conn.execute(publish)
 
         assert [read_by_sql(conn, way, 99, vt=0) for way in ("read_grouped", "read_grouped_rr")] == [["a1", "d1"]] * 2

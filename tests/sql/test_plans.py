@@ -27,23 +27,30 @@ FILL = """
       't' || n % 3, CASE WHEN n % 5 = 0 THEN 'c' || n % 100 END, CASE WHEN n % 7 = 0 THEN 'k' || n END, n % 4, '{}',
       now() + (n % 1000 - 900) * interval '1 s'
     FROM generate_series(1, %(rows)s) AS n;
-    INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
+    INSERT INTO messages.message_archive (
+      id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
     SELECT 1000000 + n, 't0', 5, '{}', now(), now(), 1, n, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'success' END
     FROM generate_series(1, %(rows)s / 2) AS n;
     INSERT INTO messages.message (topic, channel, payload)
-    SELECT CASE WHEN n % 2 = 0 THEN 'limited' ELSE 'ordered' END, 'c' || n % 2000, '{}' FROM generate_series(1, %(rows)s / 4) AS n;
-    INSERT INTO messages.topic (topic, max_concurrency, dequeue_rate, channel_concurrency, channel_min_interval, ordered) VALUES
+    SELECT CASE WHEN n % 2 = 0 THEN 'limited' ELSE 'ordered' END, 'c' || n % 2000, '{}'
+    FROM generate_series(1, %(rows)s / 4) AS n;
+    INSERT INTO messages.topic (
+      topic, max_concurrency, dequeue_rate, channel_concurrency, channel_min_interval, ordered
+    ) VALUES
       ('limited', 100000, 100000, 5, '1 s', false), ('ordered', NULL, NULL, NULL, NULL, true)
     ON CONFLICT DO NOTHING;
     INSERT INTO messages.channel (topic, channel, concurrency, min_interval)
     SELECT 'limited', 'c' || n, 3, '1 ms' FROM generate_series(1, %(rows)s / 40) AS n
     ON CONFLICT DO NOTHING;
     INSERT INTO messages.low_water (topic, priority, at) VALUES ('t0', 1, now() - interval '1 hour');
-    INSERT INTO messages.message (topic, payload, available_at) SELECT 'blocked', '{}', '9000-01-01 00:00+00' FROM generate_series(1, %(rows)s / 10);
+    INSERT INTO messages.message (topic, payload, available_at) SELECT 'blocked', '{}', '9000-01-01 00:00+00'
+    FROM generate_series(1, %(rows)s / 10);
     INSERT INTO messages.blocked_message (id, after_failed, width, check_at)
     SELECT m.id, 'cancel', 1, now() + interval '1 hour' FROM messages.message AS m WHERE m.topic = 'blocked';
-    INSERT INTO messages.dependency (successor_id, predecessor_id) SELECT k.id, 2000000000 + k.id FROM messages.blocked_message AS k;
-    INSERT INTO messages.redrive_log (archived_id, message_id) SELECT 3000000000 + n, 4000000000 + n FROM generate_series(1, %(rows)s / 10) AS n;
+    INSERT INTO messages.dependency (successor_id, predecessor_id) SELECT k.id, 2000000000 + k.id
+    FROM messages.blocked_message AS k;
+    INSERT INTO messages.redrive_log (archived_id, message_id) SELECT 3000000000 + n, 4000000000 + n
+    FROM generate_series(1, %(rows)s / 10) AS n;
     SELECT messages.raise_awaited_flag()
 """
 EXPLAIN = """
@@ -61,7 +68,8 @@ HOLD = """
     INSERT INTO held SELECT id, claim_id FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 300);
     UPDATE messages.message SET max_attempts = 1 + id % 3 WHERE claim_id IS NOT NULL;
     UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE claim_id IS NOT NULL AND id % 2 = 0;
-    UPDATE messages.dependency SET predecessor_id = (SELECT min(id) FROM held) WHERE successor_id = (SELECT min(id) FROM messages.blocked_message);
+    UPDATE messages.dependency SET predecessor_id = (SELECT min(id) FROM held)
+    WHERE successor_id = (SELECT min(id) FROM messages.blocked_message);
     INSERT INTO messages.end_event (id, result) SELECT min(id), 'success' FROM held
 """
 HELD = "ARRAY(SELECT id FROM held), ARRAY(SELECT claim_id FROM held)"
@@ -69,9 +77,11 @@ WHY = "ARRAY(SELECT 'why' FROM held)"
 # Statements that a worker runs for every batch.
 HOT = {
     "claim": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)",
-    "claim in pieces": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1'], 7, ARRAY[3, 4], 1000, '1 s', 't1', '{\"t0\": \"c5\"}')",
+    "claim in pieces": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1'], 7, "
+    "ARRAY[3, 4], 1000, '1 s', 't1', '{\"t0\": \"c5\"}')",
     "claim in limited channels": "SELECT * FROM messages.claim('w', ARRAY['limited'], 100)",
-    "claim in ordered channels": "SELECT * FROM messages.claim('w', ARRAY['ordered'], 100, p_after_channels => '{\"ordered\": \"c5\"}')",
+    "claim in ordered channels": "SELECT * FROM messages.claim('w', ARRAY['ordered'], 100, "
+    'p_after_channels => \'{"ordered": "c5"}\')',
     "next_due": "SELECT messages.next_due(ARRAY['t0', 't1', 't2'])",
     "complete": f"SELECT messages.complete({HELD})",
     "complete what was lost": "SELECT messages.complete(ARRAY[1000005, 3], ARRAY[5, 77])",
@@ -157,7 +167,8 @@ def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
                 with early.undone():
                     early.rows(statement)
         admin.execute(
-            "DELETE FROM messages.message; DELETE FROM messages.low_water; DELETE FROM messages.blocked_message; DELETE FROM messages.dependency; "
+            "DELETE FROM messages.message; DELETE FROM messages.low_water; DELETE "
+            "FROM messages.blocked_message; DELETE FROM messages.dependency; "
             "DELETE FROM messages.redrive_log"
         )
         admin.execute(FILL.replace("%(rows)s", str(ROWS)))
@@ -231,7 +242,10 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
         yield "does not read all that limits remember", having(r"Seq Scan on (rate|channel|topic|breaker) ")
 
 
-READS_IN_ORDER = r"->  Limit .*\n(?: +InitPlan [\s\S]*?)? *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message [am] "
+READS_IN_ORDER = (
+    r"->  Limit .*\n(?: +InitPlan [\s\S]*?)? *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? "
+    r"on message [am] "
+)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -282,15 +296,19 @@ NOT_DUE = """
     SELECT n, 'hold', 1, now() + interval '1 day', '3' FROM generate_series(1, 20000) AS n;
     INSERT INTO messages.held_key (topic, key, message_id, free_at)
     SELECT 't', 'k' || n, n, now() + interval '1 day' FROM generate_series(1, 20000) AS n;
-    INSERT INTO messages.web_request (caller, key, digest) SELECT 'c', 'k' || n, 'x' FROM generate_series(1, 20000) AS n;
-    INSERT INTO messages.waiter (message_id, until) SELECT n, now() + interval '1 day' FROM generate_series(1, 20000) AS n;
+    INSERT INTO messages.web_request (caller, key, digest) SELECT 'c', 'k' || n, 'x'
+    FROM generate_series(1, 20000) AS n;
+    INSERT INTO messages.waiter (message_id, until) SELECT n, now() + interval '1 day'
+    FROM generate_series(1, 20000) AS n;
     SET session_replication_role = replica;
     INSERT INTO messages.schedule (name, cron, topic, next_tick)
     SELECT 's' || n, '0 0 1 1 *', 't', now() + interval '1 day' FROM generate_series(1, 20000) AS n;
     RESET session_replication_role;
-    INSERT INTO messages.silence (topic, until, ended_at) SELECT 't', now() - interval '1 day', NULL FROM generate_series(1, 20000) AS n;
+    INSERT INTO messages.silence (topic, until, ended_at) SELECT 't', now() - interval '1 day', NULL
+    FROM generate_series(1, 20000) AS n;
     SELECT setval('messages.awaited_flag', 2);
-    ANALYZE messages.blocked_message, messages.silence, messages.held_key, messages.web_request, messages.waiter, messages.schedule
+    ANALYZE messages.blocked_message, messages.silence, messages.held_key, messages.web_request, messages.waiter,
+      messages.schedule
 """
 
 
@@ -311,9 +329,12 @@ def test_rows_that_are_not_due_are_not_read(nothing_due: Queue, name: str) -> No
 
 DEAD, EACH = 9_000, 12
 DIED = """
-    INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result, archived_at)
-    SELECT n, 'p' || n / %(each)s % 2, 5, '{}', now(), now(), 1, n, CASE WHEN n % %(each)s = 0 THEN 'failed' ELSE 'success' END,
-           date_trunc('day', now()) + n / (4 * %(each)s) % 4 * interval '1 day' + interval '12 hours' + n * interval '1 ms'
+    INSERT INTO messages.message_archive (
+      id, topic, priority, payload, created_at, available_at, attempts, claim_id, result, archived_at)
+    SELECT n, 'p' || n / %(each)s % 2, 5, '{}', now(), now(), 1, n,
+           CASE WHEN n % %(each)s = 0 THEN 'failed' ELSE 'success' END,
+           date_trunc('day', now()) + n / (4 * %(each)s) % 4 * interval '1 day'
+           + interval '12 hours' + n * interval '1 ms'
     FROM generate_series(1, %(each)s * %(dead)s) AS n;
     ANALYZE
 """
@@ -339,7 +360,8 @@ def many_dead(server: Postgres) -> Iterator[Queue]:
 @pytest.mark.parametrize("limit", [PAGE, 10 * PAGE])
 def test_a_page_of_dead_messages_costs_the_same_wherever_it_begins(many_dead: Queue, name: str, limit: int) -> None:
     middle = many_dead.value(
-        "SELECT id FROM messages.message_archive WHERE result = 'failed' AND topic = 'p0' ORDER BY archived_at OFFSET %s LIMIT 1",
+        "SELECT id FROM messages.message_archive WHERE result = 'failed' AND topic = 'p0' "
+        "ORDER BY archived_at OFFSET %s LIMIT 1",
         [DEAD // 4],
     )
 

@@ -30,7 +30,8 @@ CHECK = """
     SELECT c.message
     FROM plpgsql_check_function_tb(
       %(function)s::regprocedure, coalesce(%(relation)s::regclass, 0), newtable => %(newtable)s,
-      fatal_errors => false, other_warnings => true, extra_warnings => true, performance_warnings => true, security_warnings => true
+      fatal_errors => false, other_warnings => true, extra_warnings => true, performance_warnings => true,
+      security_warnings => true
     ) AS c
     -- An integer that becomes a bigint, once per call, is not an issue.
     WHERE c.hint IS DISTINCT FROM 'Hidden casting can be a performance issue.'
@@ -90,7 +91,8 @@ def test_no_function_has_a_finding(queue: Queue) -> None:
 
 def test_every_trigger_function_is_checked_with_its_table(queue: Queue) -> None:
     triggers = queue.rows(
-        f"SELECT f.name FROM ({FUNCTIONS}) AS f JOIN pg_proc AS p ON p.oid = f.signature::regprocedure WHERE p.prorettype = 'trigger'::regtype"
+        f"SELECT f.name FROM ({FUNCTIONS}) AS f JOIN pg_proc AS p ON p.oid = f.signature::regprocedure "
+        "WHERE p.prorettype = 'trigger'::regtype"
     )
 
     assert {t.name for t in triggers} == set(STANDS_ON)

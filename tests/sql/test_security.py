@@ -206,7 +206,8 @@ def refuses(queue: Queue, statement: str) -> bool:
 @pytest.mark.every_server
 def test_public_may_execute_no_function(queue: Queue) -> None:
     open_to_all = queue.rows(
-        f"SELECT f.proname FROM ({FUNCTIONS}) AS f, aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) AS a WHERE a.grantee = 0"
+        f"SELECT f.proname FROM ({FUNCTIONS}) AS f, aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) "
+        "AS a WHERE a.grantee = 0"
     )
 
     assert open_to_all == []
@@ -341,7 +342,9 @@ TRAPS = [
     *[("=", "numeric", "integer"), ("=", "messages.topic_name", "text"), (">", "messages.moment", "timestamptz")],
 ]
 TRAP = """
-    CREATE FUNCTION public.trap({left}, {right}) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
+    CREATE FUNCTION public.trap({left},
+      {right}) RETURNS boolean LANGUAGE plpgsql
+      AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
     CREATE OPERATOR public.{operator} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.trap)
 """
 
@@ -651,9 +654,11 @@ def test_a_users_own_operator_in_front_of_the_catalog_is_never_called(
     worker = as_role("worker")
     worker.conn.execute(
         """
-        CREATE FUNCTION pg_temp.trap(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
+        CREATE FUNCTION pg_temp.trap(text,
+          text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
         CREATE OPERATOR pg_temp.= (LEFTARG = text, RIGHTARG = text, FUNCTION = pg_temp.trap);
-        CREATE FUNCTION pg_temp.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
+        CREATE FUNCTION pg_temp.nextval(regclass) RETURNS bigint LANGUAGE plpgsql
+        AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
         SET search_path = pg_temp, pg_catalog
         """
     )

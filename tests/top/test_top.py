@@ -263,7 +263,8 @@ def test_an_empty_queue_shows_the_next_step(database: Database) -> None:
 
 def test_a_thousand_topics_are_browsed_with_keys(database: Database, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.message (topic, payload) SELECT 'tenant-' || to_char(n, 'FM0000'), '1' FROM generate_series(1, 1000) AS n"
+        "INSERT INTO messages.message (topic, payload) SELECT 'tenant-' || to_char(n, 'FM0000'), '1' "
+        "FROM generate_series(1, 1000) AS n"
     )
 
     async def check(view: View) -> None:

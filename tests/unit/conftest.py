@@ -48,7 +48,8 @@ def claimed() -> Callable[..., Message]:
     """`claimed("job", payload="7")` is a claimed message; each has another id."""
     numbers = count(1)
     defaults: dict[str, Any] = {
-        "claim_id": 77, "channel": None, "key": None, "priority": 5, "attempt": 1, "max_attempts": 1, "payload": "null", "body": None,
+        "claim_id": 77, "channel": None, "key": None, "priority": 5, "attempt": 1, "max_attempts": 1, "payload": "null",
+        "body": None,
         "headers": None, "state": None, "lock_duration_s": 30.0, "timeout_s": None, "waited_s": 0.0, "elapsed_s": 0.0,
     }  # fmt: skip
     return lambda topic="job", **fields: Message(**{"id": next(numbers), "topic": topic, **defaults, **fields})

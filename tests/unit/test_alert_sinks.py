@@ -242,7 +242,10 @@ def test_a_command_that_fails_reports_the_reason(tmp_path: Path, status: int, re
 
 
 def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
-    program = "import os, subprocess, sys; child = subprocess.Popen(['sleep', '600']); print(child.pid, file=open(sys.argv[1], 'w')); child.wait()"
+    program = (
+        "import os, subprocess, sys; child = subprocess.Popen(['sleep', '600']); "
+        "print(child.pid, file=open(sys.argv[1], 'w')); child.wait()"
+    )
     started = tmp_path / "child"
     argv = command(tmp_path, program, str(started))
 

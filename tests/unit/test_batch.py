@@ -117,8 +117,8 @@ class TestReturning:
 
         assert kinds(ended) == [SettleKind.RETRY] * 3
         assert (
-            f"in a batch of 3: TypeError: the handler returned {error} for 3 messages: return None, or a list with one outcome for each"
-            in (ended[0].error or "")
+            f"in a batch of 3: TypeError: the handler returned {error} for 3 messages: "
+            "return None, or a list with one outcome for each" in (ended[0].error or "")
         )
 
     def test_an_output_that_cannot_be_stored_is_dropped_for_its_message_alone(self, three: list[Message]) -> None:
@@ -770,14 +770,27 @@ class TestRefused:
             ("payloads", ["batch_size = 0"], ':3: topics.job.batch_size: must be at least 1, found 0'),
             ("payloads", ["batch_size = 10001"], ":3: topics.job.batch_size: must be at most 10000, found 10001"),
             ("payloads", ['batch_size = "9"'], ":3: topics.job.batch_size: expected a whole number, found '9'"),
-            ("payloads", ["batch_size = 9", 'batch_timeout = "2m"'], ":4: topics.job.batch_timeout: must be between 0s and 1m, found 2m"),
-            ("payloads", ['batch_timeout = "1s"'], ":3: topics.job.batch_timeout: nothing is gathered without batch_size: add batch_size = 100, say, or remove it"),
-            ("one", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:one takes Order, but gets a list of at most 9: annotate its first argument as list[Order], or remove batch_size"),
-            ("mapping", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:mapping takes dict[str, int], but gets a list"),
-            ("item", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:item takes Item[Order], but gets a list of at most 9: annotate its first argument as list[Item[Order]]"),
-            ("nothing", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:nothing takes nothing, but gets a list"),
-            ("items", [], ":2: topics.job.handler: bulk_jobs:items takes a list of Items, which only batches have: add batch_size = 100, say"),
-            ("payloads", ["batch_size = 9", 'ack_policy = "manual"'], ':4: topics.job.ack_policy: "manual" needs a handler that can acknowledge: with batch_size, let bulk_jobs:payloads take a list[Item]'),
+            ("payloads", ["batch_size = 9", 'batch_timeout = "2m"'],
+                ":4: topics.job.batch_timeout: must be between 0s and 1m, found 2m"),
+            ("payloads", ['batch_timeout = "1s"'],
+                ":3: topics.job.batch_timeout: nothing is gathered without batch_size: "
+                "add batch_size = 100, say, or remove it"),
+            ("one", ["batch_size = 9"],
+                ":3: topics.job.batch_size: bulk_jobs:one takes Order, but gets a list of at most 9: "
+                "annotate its first argument as list[Order], or remove batch_size"),
+            ("mapping", ["batch_size = 9"],
+                ":3: topics.job.batch_size: bulk_jobs:mapping takes dict[str, int], but gets a list"),
+            ("item", ["batch_size = 9"],
+                ":3: topics.job.batch_size: bulk_jobs:item takes Item[Order], but gets a list of at most 9: "
+                "annotate its first argument as list[Item[Order]]"),
+            ("nothing", ["batch_size = 9"],
+                ":3: topics.job.batch_size: bulk_jobs:nothing takes nothing, but gets a list"),
+            ("items", [],
+                ":2: topics.job.handler: bulk_jobs:items takes a list of Items, which only batches have: "
+                "add batch_size = 100, say"),
+            ("payloads", ["batch_size = 9", 'ack_policy = "manual"'],
+                ':4: topics.job.ack_policy: "manual" needs a handler that can acknowledge: '
+                'with batch_size, let bulk_jobs:payloads take a list[Item]'),
         ],
     )  # fmt: skip
     def test_contradicting_settings_are_refused_with_line_key_and_fix(

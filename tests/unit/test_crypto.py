@@ -321,7 +321,8 @@ def test_all_unreadable_keys_are_reported_with_their_sources_and_without_content
     failing = json.dumps([sys.executable, "-c", "import sys; sys.exit('secret-on-stderr')"])
     settings = configured(
         tmp_path,
-        '[crypto]\ncurrent = "e"\n[crypto.keys.e]\nenv = "K"\n[crypto.keys.f]\nfile = "key"\n[crypto.keys.g]\nfile = "no"\n'
+        '[crypto]\ncurrent = "e"\n[crypto.keys.e]\nenv = "K"\n[crypto.keys.f]\nfile = '
+        '"key"\n[crypto.keys.g]\nfile = "no"\n'
         f'[crypto.keys.p]\ncommand = {failing}\n[crypto.keys.q]\ncommand = ["/no/such/program"]',
     )
 

@@ -232,7 +232,10 @@ def test_modules_that_are_named_are_permitted_and_others_stay_forbidden() -> Non
 def test_a_module_that_only_publishes_imports_no_handlers_and_no_configuration() -> None:
     import subprocess  # noqa: PLC0415 - only here
 
-    code = "import pgrouse; pgrouse.topic('a')(print); import sys; print([m for m in sys.modules if m.startswith('pgrouse.config.config')])"
+    code = (
+        "import pgrouse; pgrouse.topic('a')(print); import sys; print([m for m in sys.modules if "
+        "m.startswith('pgrouse.config.config')])"
+    )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -276,7 +279,8 @@ def test_two_schedules_with_one_name_are_refused(write: Callable[[str, str], Non
     write("shop.jobs", SCHEDULED.rstrip() + "\n    report.every('@daily')\n    report.every('@daily', name='other')\n")
 
     assert problems(read, modules=["shop.jobs"]) == [
-        'shop/jobs.py:12: schedule report is declared at shop/jobs.py:11 already: give one of them a name="..." of its own'
+        "shop/jobs.py:12: schedule report is declared at shop/jobs.py:11 already: "
+        'give one of them a name="..." of its own'
     ]
 
 

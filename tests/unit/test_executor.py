@@ -205,7 +205,7 @@ class TestLoops:
         async with executor_of(handler(nothing), concurrency=1) as executor:
             runner = executor.attempts.runners["job"]
             start: Any = runner.start
-            runner.start = lambda call: start(None if call.messages == [broken] else call)  # type: ignore[method-assign]
+            runner.start = lambda call: start(None if call.messages == [broken] else call)
             executor.add([broken, fine], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 2)
 

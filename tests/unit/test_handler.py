@@ -217,7 +217,8 @@ class TestRefused:
 
     def test_all_errors_are_reported_together_with_their_lines(self, folder: Path) -> None:
         (folder / "pgrouse.toml").write_text(
-            '[topics.a]\nhandler = "shop_jobs:onne"\n[topics.b]\nhandler = "shop_jobs:one"\n[topics.c]\nhandler = "shop_broken:one"\n'
+            '[topics.a]\nhandler = "shop_jobs:onne"\n[topics.b]\nhandler = "shop_jobs:one"\n[topics.c]\nhandler '
+            '= "shop_broken:one"\n'
         )
 
         with pytest.raises(ConfigError) as refused:

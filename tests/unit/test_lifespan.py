@@ -172,7 +172,7 @@ async def test_a_failure_while_it_is_in_use_is_reported_at_once() -> None:
     lifespan = Lifespan(
         "shop:lifespan",
         with_a_task_that_fails,
-        lambda error: (failures.append(error), failed.set()),  # type: ignore[func-returns-value, arg-type, return-value]
+        lambda error: (failures.append(error), failed.set()),
     )
 
     await lifespan.start(LONG_S)

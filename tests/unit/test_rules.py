@@ -67,18 +67,29 @@ def test_a_strategy_is_found_like_a_handler(settings: Callable[[str], config.Con
     [
         (
             'ack_policy = "acknowledge"',
-            "pgrouse.toml:3: topics.job.ack_policy: expected 'ack', 'ack_first', 'reject_on_error', 'nack_on_error' or 'manual', found 'acknowledge'",
+            "pgrouse.toml:3: topics.job.ack_policy: expected 'ack', 'ack_first', 'reject_on_error', "
+            "'nack_on_error' or 'manual', found 'acknowledge'",
         ),
         ("ack_policy = 1", "pgrouse.toml:3: topics.job.ack_policy: expected 'ack',"),
-        ('retry_strategy = "soon"', "pgrouse.toml:3: topics.job.retry_strategy: expected \"module:function\", found 'soon'"),
-        ('retry_strategy = "rules_jobs:later"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs has no function later"),
-        ('retry_strategy = "os:system"', "pgrouse.toml:3: topics.job.retry_strategy: module os may not be used: put it into a folder of handlers.import_path"),
-        ('retry_strategy = "rules_jobs:constant"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:constant is not a function: its type is int"),
-        ('retry_strategy = "rules_jobs:short"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:short cannot be called with (attempt, elapsed, error): give it three"),
-        ('retry_strategy = "rules_jobs:slow"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:slow is a coroutine function: a retry strategy is a plain function"),
+        ('retry_strategy = "soon"',
+            "pgrouse.toml:3: topics.job.retry_strategy: expected \"module:function\", found 'soon'"),
+        ('retry_strategy = "rules_jobs:later"',
+            "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs has no function later"),
+        ('retry_strategy = "os:system"',
+            "pgrouse.toml:3: topics.job.retry_strategy: module os may not be used: "
+            "put it into a folder of handlers.import_path"),
+        ('retry_strategy = "rules_jobs:constant"',
+            "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:constant is not a function: its type is int"),
+        ('retry_strategy = "rules_jobs:short"',
+            "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:short cannot be called with (attempt, elapsed, "
+            "error): give it three"),
+        ('retry_strategy = "rules_jobs:slow"',
+            "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:slow is a coroutine function: "
+            "a retry strategy is a plain function"),
         (
             'ack_policy = "ack_first"\nretry_strategy = "rules_jobs:soon"',
-            'pgrouse.toml:4: topics.job.retry_strategy: with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
+            'pgrouse.toml:4: topics.job.retry_strategy: with ack_policy = "ack_first" nothing is tried again: '
+            'remove it, or use ack_policy = "nack_on_error"',
         ),
     ],
 )  # fmt: skip
@@ -99,7 +110,8 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
         loader.load(config.load(folder / "pgrouse.toml", environ={}))
 
     assert str(refused.value).endswith(
-        'pgrouse.toml:3: topics.job.ack_policy: "manual" needs a handler that can acknowledge: give rules_jobs:bare a second parameter for the context'
+        'pgrouse.toml:3: topics.job.ack_policy: "manual" needs a handler that can acknowledge: '
+        "give rules_jobs:bare a second parameter for the context"
     )
 
 
@@ -107,9 +119,12 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
     ("lines", "key", "text"),
     [
         ('ack_policy = "ack_first"', "topics.job.ack_policy", "is not tried again"),
-        ('ack_policy = "ack"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", 'with ack_policy = "ack" the strategy is asked only after'),
-        ('ack_policy = "reject_on_error"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),
-        ('ack_policy = "manual"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),
+        ('ack_policy = "ack"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy",
+            'with ack_policy = "ack" the strategy is asked only after'),
+        ('ack_policy = "reject_on_error"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy",
+            "never after an exception"),
+        ('ack_policy = "manual"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy",
+            "never after an exception"),
     ],
 )  # fmt: skip
 def test_a_surprising_rule_is_a_warning(

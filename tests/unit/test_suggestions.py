@@ -21,7 +21,10 @@ def test_values_are_suggested_once_and_in_order() -> None:
 
 
 def test_paths_lead_to_what_can_be_compared() -> None:
-    preview = '{"customer": {"id": 7, "plan": {"name": "solo", "of": {"deeper": {"still": 1}}}}, "items": [1], "paid": null, "a.b": 1, "x y": 2}'
+    preview = (
+        '{"customer": {"id": 7, "plan": {"name": "solo", "of": {"deeper": {"still": 1}}}}, "items": [1], "paid": '
+        'null, "a.b": 1, "x y": 2}'
+    )
 
     assert suggest([NOTHING | {"preview": preview}], []).payloads == [
         "customer.id = ",

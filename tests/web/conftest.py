@@ -23,13 +23,16 @@ from tests.web.chromium import ARGUMENTS, CHROMIUM, NO_CHROMIUM
 from tests.web.site import Site, Visitor
 
 EMPTY = """
-  TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure, messages.worker_measure,
-    messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.alert_sink, messages.subscription, messages.condition, messages.audit,
+  TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper,
+    messages.measure, messages.worker_measure,
+    messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.alert_sink,
+    messages.subscription, messages.condition, messages.audit,
     messages.depth_change, messages.dead_count, messages.export_cursor,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
     messages.blocked_message, messages.dependency, messages.end_event, messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
-  UPDATE messages.topic SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL;
+  UPDATE messages.topic
+  SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL;
   DELETE FROM messages.token;
   TRUNCATE messages.audit RESTART IDENTITY"""
 

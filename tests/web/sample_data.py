@@ -14,7 +14,8 @@ def measured(queue: Queue, topic: str = "mail", success: int = 600, **counts: in
     columns, values = ", ".join(given), ", ".join(map(str, given.values()))
     queue.conn.execute(
         f"""INSERT INTO messages.measure (minute, topic, {columns}, waits, runs, wakes)
-            SELECT date_trunc('minute', messages.now()) - n * interval '1 min', %s, {values}, 10::numeric ^ (12 * 30), 10::numeric ^ (12 * 25), 10::numeric ^ (12 * 35)
+            SELECT date_trunc('minute', messages.now()) - n * interval '1 min', %s, {values}, 10::numeric ^ (12 * 30),
+                   10::numeric ^ (12 * 25), 10::numeric ^ (12 * 35)
             FROM generate_series(1, 10) AS n""".encode(),
         [topic],
     )

@@ -49,7 +49,8 @@ def test_charts_are_updated(visitor: Visitor, queue: Queue) -> None:
     is_live(page)
 
     queue.conn.execute(
-        "INSERT INTO messages.measure (minute, topic, success) SELECT date_trunc('minute', now()) - n * interval '1 min', 'mail', 1200 FROM generate_series(0, 2) AS n"
+        "INSERT INTO messages.measure (minute, topic, success) "
+        "SELECT date_trunc('minute', now()) - n * interval '1 min', 'mail', 1200 FROM generate_series(0, 2) AS n"
     )
 
     expect(page.locator("#throughput .legend b").first).not_to_have_text("0")
@@ -84,7 +85,8 @@ def test_measures_are_read_less_often_than_the_rest(site: Site, queue: Queue, mo
     with stream(site) as events:
         events.next("update")
         queue.conn.execute(
-            "INSERT INTO messages.measure (minute, topic, success) VALUES (date_trunc('minute', now() - interval '5 min'), 'mail', 1200)"
+            "INSERT INTO messages.measure (minute, topic, success) "
+            "VALUES (date_trunc('minute', now() - interval '5 min'), 'mail', 1200)"
         )
         queue.publish("counted")
 
@@ -192,7 +194,8 @@ def outage(server: Postgres, shown: Database) -> Iterator[None]:
         admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS false".encode())
         try:
             admin.execute(
-                "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s AND a.application_name LIKE 'pgrouse%%'",
+                "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a "
+                "WHERE a.datname = %s AND a.application_name LIKE 'pgrouse%%'",
                 [shown.name],
             )
             yield
@@ -395,7 +398,8 @@ def stream(site: Site, path: str = "/live/overview?subject=1h") -> Events:
 def listeners(queue: Queue) -> int:
     """Return how many connections of web servers listen to this database."""
     count: int = queue.value(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgrouse listener web%%'",
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name LIKE 'pgrouse listener web%%'",
         [],
     )
     return count

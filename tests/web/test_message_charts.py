@@ -27,7 +27,8 @@ def measured(queue: Queue) -> None:
     sample_data.measured(queue, "orders", 120)
     queue.conn.execute(
         "INSERT INTO messages.worker_measure (minute, worker, success)"
-        " SELECT date_trunc('minute', messages.now()) - n * interval '1 min', 'w-1', 30 FROM generate_series(1, 10) AS n"
+        " SELECT date_trunc('minute', messages.now()) - n * interval '1 min', 'w-1', 30 "
+        "FROM generate_series(1, 10) AS n"
     )
 
 

@@ -465,7 +465,8 @@ def confirm(client: httpx.Client, text: str) -> str:
 
 def test_a_preview_of_few_among_many_counts_to_the_end(site: Site, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) FROM generate_series(1, 45000) AS n"
+        "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) "
+        "FROM generate_series(1, 45000) AS n"
     )
 
     with httpx.Client(base_url=site.url) as client:
@@ -481,7 +482,8 @@ def test_a_count_that_ended_before_the_search_is_a_lower_bound(
 ) -> None:
     monkeypatch.setattr(bulk_actions, "MAX_SEARCHES", 1)
     queue.conn.execute(
-        "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) FROM generate_series(1, 25000) AS n"
+        "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) "
+        "FROM generate_series(1, 25000) AS n"
     )
 
     with httpx.Client(base_url=site.url) as client:

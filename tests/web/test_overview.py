@@ -49,7 +49,8 @@ def test_the_charts_show_the_results_of_attempts_and_the_table_their_durations(v
     assert max(drawn["y"][0]) == 10
     expect(throughput.get_by_role("img")).to_have_attribute(
         "aria-label",
-        "Attempts per second by how they ended: 6,000 succeeded, 0 were tried again, 60 failed, 0 were rejected in the last hour",
+        "Attempts per second by how they ended: 6,000 succeeded, 0 were tried again, 60 failed, "
+        "0 were rejected in the last hour",
     )
     expect(page.locator("#latencies canvas")).to_be_visible()
     expect(page.locator("#times tbody tr").nth(1)).to_contain_text("Run")
@@ -98,7 +99,8 @@ def test_the_dead_of_a_topic_are_counted_however_many_died_in_others(visitor: Vi
 def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(shown: Database, queue: Queue) -> None:
     queue.conn.execute("SET session_replication_role = replica")
     queue.conn.execute(
-        "INSERT INTO messages.message (topic, payload) SELECT 'topic-' || n %% 100, '1' FROM generate_series(1, 1000000) AS n",
+        "INSERT INTO messages.message (topic, payload) SELECT 'topic-' || n %% 100, '1' "
+        "FROM generate_series(1, 1000000) AS n",
         [],
     )
 
@@ -106,14 +108,15 @@ def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(sho
     try:
         for path in ("/", "/topics", "/topics/topic-1", "/schedules", "/workers"):
             # Again, if other tests kept the machine busy: a page that always takes too long still fails.
-            eventually(lambda path=path: httpx.get(own.url + path, headers={"accept": "text/html"}).is_success)  # type: ignore[misc]
+            eventually(lambda path=path: httpx.get(own.url + path, headers={"accept": "text/html"}).is_success)
     finally:
         own.stop()
 
 
 def test_a_problem_of_an_unknown_kind_is_shown_with_its_fix(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('new_kind', 'mail', now(), 'topic mail waits for an hour', 'run `pgrouse fix mail`')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+        "VALUES ('new_kind', 'mail', now(), 'topic mail waits for an hour', 'run `pgrouse fix mail`')"
     )
 
     page = visitor.open("/")
@@ -184,7 +187,8 @@ def test_each_button_of_a_problem_leads_to_a_page(site: Site, queue: Queue) -> N
     for kind in (*KINDS, "unknown"):
         for topic in ("", "a&b?c/d") if kind == "unknown" else ("a",):
             queue.conn.execute(
-                "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES (%s, %s, now(), 'it is so', 'do this')",
+                "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+                "VALUES (%s, %s, now(), 'it is so', 'do this')",
                 [kind, topic],
             )
 
@@ -200,7 +204,8 @@ def test_each_button_of_a_problem_leads_to_a_page(site: Site, queue: Queue) -> N
 
 def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('cron_late', '', now(), 'pg_cron is late', '')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+        "VALUES ('cron_late', '', now(), 'pg_cron is late', '')"
     )
     page = visitor.open("/")
 
@@ -246,7 +251,8 @@ def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, q
 def test_a_token_of_some_topics_counts_only_their_problems(site: Site, queue: Queue, as_token: Any) -> None:
     wrong(queue)
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('snapshot_held', '', now(), 'a secret name', '')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+        "VALUES ('snapshot_held', '', now(), 'a secret name', '')"
     )
 
     shown = httpx.get(site.url, headers=as_token("viewer", topics=("mail*",))).text

@@ -55,7 +55,8 @@ def test_problems_of_the_whole_fleet_are_shown_only_to_tokens_of_all_topics(
 ) -> None:
     queue.conn.execute(
         "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES "
-        "('listener_degraded', '', now(), 'worker payroll:77 receives nothing', ''), ('backlog', 'orders', now(), 'orders waits', '')"
+        "('listener_degraded', '', now(), 'worker payroll:77 receives nothing', ''), ('backlog', 'orders', "
+        "now(), 'orders waits', '')"
     )
 
     page = httpx.get(site.url, headers=as_token("viewer", topics=topics)).text

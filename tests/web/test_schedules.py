@@ -95,7 +95,8 @@ def test_a_schedule_is_edited_and_a_mistake_is_told(visitor: Visitor, queue: Que
     visitor.expected = ["422"]
     queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin", key="k")
     queue.conn.execute(
-        """UPDATE messages.schedule SET payload = '{"n": 9007199254740993}', declared_by = 'pgrouse.toml', missed_limit = 7,
+        """UPDATE messages.schedule SET payload = '{"n": 9007199254740993}',
+        declared_by = 'pgrouse.toml', missed_limit = 7,
              headers = jsonb_build_object('note', repeat('x', 20000))"""
     )
     before = queue.scheduled("nightly").next_tick

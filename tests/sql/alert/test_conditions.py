@@ -163,7 +163,8 @@ def test_a_breaker_that_probes_is_no_backlog_either(queue: Queue) -> None:
     queue.policy("t", breaker={"pause": "10m"})
     queue.publish(wait="-1 hour")
     queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now() - interval '1 minute', 'x')"
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason) "
+        "VALUES ('t', 'open', now() - interval '1 minute', 'x')"
     )
 
     assert found(queue) == {"breaker": "t"}
@@ -204,7 +205,8 @@ def test_many_dead_messages_in_an_hour_are_reported(queue: Queue) -> None:
 
 def test_a_sink_that_refuses_notifications_is_reported(queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.alert_sink (name, type, failing_since) VALUES ('ops', 'webhook', now() - interval '16 minutes')"
+        "INSERT INTO messages.alert_sink (name, type, failing_since) "
+        "VALUES ('ops', 'webhook', now() - interval '16 minutes')"
     )
 
     (row,) = queue.rows("SELECT * FROM messages.conditions()")
@@ -214,7 +216,8 @@ def test_a_sink_that_refuses_notifications_is_reported(queue: Queue) -> None:
 
 def test_a_sink_without_a_deliverer_is_reported_only_if_something_is_to_be_delivered(queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.alert_sink (name, type, position, seen_at) VALUES ('ops', 'webhook', pg_current_snapshot(), now() - interval '16 minutes')"
+        "INSERT INTO messages.alert_sink (name, type, position, seen_at) "
+        "VALUES ('ops', 'webhook', pg_current_snapshot(), now() - interval '16 minutes')"
     )
     assert found(queue) == {}
 
@@ -457,7 +460,8 @@ def test_an_incident_with_an_unsent_notification_is_not_closed(queue: Queue) -> 
 
 def open_breaker(queue: Queue, topic: str) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES (%s, 'open', messages.now() + interval '10 minutes', '5 of 5 failed')",
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason) "
+        "VALUES (%s, 'open', messages.now() + interval '10 minutes', '5 of 5 failed')",
         [topic],
     )
 

@@ -106,7 +106,8 @@ def test_a_group_that_was_quiet_starts_again(sink: Sink, queue: Queue) -> None:
 
 def test_a_flood_is_one_notification_with_the_exact_number(sink: Sink, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', 'f', 1 + n % 3 FROM generate_series(0, 4999) AS n"
+        "INSERT INTO messages.alert (topic, result, error_fingerprint, count) "
+        "SELECT 't', 'failed', 'f', 1 + n % 3 FROM generate_series(0, 4999) AS n"
     )
 
     (body,) = sink.deliver_all()
@@ -116,7 +117,8 @@ def test_a_flood_is_one_notification_with_the_exact_number(sink: Sink, queue: Qu
 
 def test_a_flood_of_many_groups_is_one_notification_too(sink: Sink, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', n::text, n FROM generate_series(1, 300) AS n"
+        "INSERT INTO messages.alert (topic, result, error_fingerprint, count) "
+        "SELECT 't', 'failed', n::text, n FROM generate_series(1, 300) AS n"
     )
 
     (body,) = sink.deliver_all()

@@ -64,7 +64,8 @@ def edit(queue: Queue) -> None:
 def reencrypt(queue: Queue) -> None:
     published = queue.publish(body=b"\x93PGR")
     queue.value(
-        "SELECT messages.reencrypt(ARRAY[m.id], ARRAY[md5(md5(m.body))], ARRAY[m.body], ARRAY[NULL::jsonb], 'k') FROM messages.message AS m"
+        "SELECT messages.reencrypt(ARRAY[m.id], ARRAY[md5(md5(m.body))], ARRAY[m.body], ARRAY[NULL::jsonb], 'k') "
+        "FROM messages.message AS m"
         " WHERE m.id = %s",
         [published],
     )

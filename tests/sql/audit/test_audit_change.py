@@ -95,10 +95,12 @@ NOT_RECORDED = {
 }
 # A value for each type, and for columns that take only certain ones.
 OTHER = {
-    "text": "'other'", "messages.topic_name": "'other'", "smallint": "1", "integer": "2", "bigint": "7", "double precision": "3.5",
+    "text": "'other'", "messages.topic_name": "'other'", "smallint": "1", "integer": "2", "bigint": "7",
+    "double precision": "3.5",
     "boolean": "true", "interval": "'2 h'", "timestamp with time zone": "'2030-01-01 00:00+00'", "jsonb": "'{}'",
     "backoff": """'{"kind": "none"}'""", "breaker": """'{"window": "1m", "min_attempts": 2, "failure_rate": 0.5}'""",
-    "cron": "'7 7 * * *'", "time_zone": "'Europe/Berlin'", "missed": "'all'", "on_full": "'drop'", "key_on_retry": "'keep'",
+    "cron": "'7 7 * * *'", "time_zone": "'Europe/Berlin'", "missed": "'all'", "on_full": "'drop'",
+    "key_on_retry": "'keep'",
     "archive_success": "'none'", "notify": "'off'", "paused_at": "'2020-01-01 00:00+00'", "payload_schema": "'true'",
 }  # fmt: skip
 ONLY_DEFAULTS = {"listener_for", "cron_age", "snapshot_age", "undelivered_for"}

@@ -229,7 +229,8 @@ AFTER = """
            extract(epoch FROM (r.b).probe_at - '2026-01-01 12:00+00')::int AS probe_in_s,
            (r.b).changed_at = '2026-01-01 12:00+00' AS changed
     FROM (SELECT messages.next_breaker_state(
-      ROW('t', %(position)s, timestamptz '2026-01-01 12:00+00' - %(window_began)s::interval, %(succeeded)s, %(failed)s, '2026-01-01',
+      ROW('t', %(position)s, timestamptz '2026-01-01 12:00+00' - %(window_began)s::interval, %(succeeded)s, %(failed)s,
+        '2026-01-01',
           timestamptz '2026-01-01 12:00+00' + %(probe_in)s::interval, NULL)::messages.breaker,
       %(policy)s, %(more_succeeded)s, %(more_failed)s, '2026-01-01 12:00+00') AS b) AS r
 """

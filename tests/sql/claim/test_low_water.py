@@ -164,7 +164,8 @@ def test_only_a_run_from_the_left_edge_finds_what_is_below_a_mark_or_removes_it(
 def test_the_left_edge_is_read_at_most_a_twentieth_of_the_time(queue: Queue) -> None:
     raise_marks(queue)
     due = queue.row(
-        "SELECT next_run_at <= clock_timestamp() AS run, left_edge_at > next_run_at AS wait FROM messages.low_water_mark"
+        "SELECT next_run_at <= clock_timestamp() AS run, left_edge_at > next_run_at AS wait "
+        "FROM messages.low_water_mark"
     )
     assert (due.run, due.wait) == (True, True)
 

@@ -18,7 +18,9 @@ from tests.sql.queue import Queue, Row
 
 PICK = """
     SELECT m.id, m.channel
-    FROM messages.pick_with_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, %s, 1000000, true) AS p
+    FROM messages.pick_with_channel(
+      messages.claim_policy('t', messages.now()), messages.now(), %s, %s, 1000000, true
+    ) AS p
     CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
     JOIN messages.message AS m ON m.ctid = r.ctid
     ORDER BY r.nth
@@ -134,7 +136,8 @@ def fill_all(queue: Queue, channels: int) -> None:
     """Let one message of each channel run, and another one wait behind it."""
     for _ in range(2):
         queue.conn.execute(
-            "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' FROM generate_series(10001, 10000 + %s) AS n",
+            "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' "
+            "FROM generate_series(10001, 10000 + %s) AS n",
             [channels],
         )
     while queue.claim(limit=10_000):
@@ -249,9 +252,12 @@ CHANNELS = """
     SELECT
       m.channel, count(*) FILTER (WHERE m.claim_id IS NOT NULL) AS running,
       coalesce(
-        array_agg(m.id ORDER BY m.priority, m.available_at, m.id) FILTER (WHERE m.claim_id IS NULL AND m.available_at <= messages.now()),
+        array_agg(m.id ORDER BY m.priority, m.available_at, m.id) FILTER (
+          WHERE m.claim_id IS NULL AND m.available_at <= messages.now()),
         '{}') AS due,
-      coalesce(bool_or(r.free_at > messages.now() OR (r.blocked_until > messages.now() AND r.blocked_by = m.id)), false) AS is_blocked
+      coalesce(
+        bool_or(r.free_at > messages.now() OR (r.blocked_until > messages.now() AND r.blocked_by = m.id)), false
+      ) AS is_blocked
     FROM messages.message AS m
     LEFT JOIN messages.rate AS r ON r.kind = 'channel' AND r.topic = m.topic AND r.channel = m.channel
     GROUP BY m.channel
@@ -294,7 +300,8 @@ def test_claims_take_exactly_what_a_slow_reference_permits(queue: Queue, seed: i
 def hold_at_random(queue: Queue, lot: Random) -> None:
     """Let the first messages of most channels run or back off, and keep some channels for an interval."""
     channels = queue.rows(
-        "SELECT channel, array_agg(id ORDER BY available_at, id) AS ids FROM messages.message GROUP BY channel ORDER BY channel"
+        "SELECT channel, array_agg(id ORDER BY available_at, id) AS ids FROM messages.message "
+        "GROUP BY channel ORDER BY channel"
     )
     with queue.conn.pipeline():
         for row in channels:
@@ -306,7 +313,8 @@ def hold(queue: Queue, row: Row, lot: Random) -> None:
     kind = lot.choice(["runs", "runs", "runs", "backs off", "waits", "free"])
     if kind == "runs":
         queue.conn.execute(
-            "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
+            "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = "
+            "now() WHERE id = ANY (%s)",
             [row.ids[: lot.randint(1, 2)]],
         )
     if kind in {"backs off", "waits"}:
@@ -333,7 +341,8 @@ def test_a_claim_of_one_message_skips_rows_that_another_transaction_holds_in_the
 def test_ten_thousand_limited_channels_fit_into_one_claim(own_queue: Queue) -> None:
     own_queue.policy(channel_concurrency=1)
     own_queue.conn.execute(
-        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n % 10000, '1' FROM generate_series(1, 20000) AS n"
+        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n % 10000, '1' "
+        "FROM generate_series(1, 20000) AS n"
     )
 
     claimed = own_queue.claim(limit=10_000)
@@ -395,7 +404,8 @@ def test_it_never_reads_the_messages_of_a_channel_one_by_one(own_queue: Queue) -
 
 def test_it_reads_no_further_than_its_limit(own_queue: Queue) -> None:
     own_queue.conn.execute(
-        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' FROM generate_series(1, 20000) AS n"
+        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' "
+        "FROM generate_series(1, 20000) AS n"
     )
 
     assert (
@@ -405,7 +415,8 @@ def test_it_reads_no_further_than_its_limit(own_queue: Queue) -> None:
 
 
 EXAMINED = """
-    SELECT channel, priority, is_due, nth FROM messages.due_channels('t', %s, %s, messages.now(), %s, messages.now() - interval '1 day', %s, %s)
+    SELECT channel, priority, is_due, nth
+    FROM messages.due_channels('t', %s, %s, messages.now(), %s, messages.now() - interval '1 day', %s, %s)
 """
 # A slow reference: all pairs behind a channel, up to another one, and whether their first message is due.
 PAIRS = """

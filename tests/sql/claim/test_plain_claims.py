@@ -102,7 +102,8 @@ def left(queue: Queue, topic: str) -> list[Any]:
     """Return the messages as they are now, and how those ended that are gone."""
     return queue.rows(
         """
-        SELECT m.headers ->> 'n' AS n, m.attempts, m.runs, m.prefetched, m.claim_id IS NOT NULL AS is_locked, NULL AS result
+        SELECT m.headers ->> 'n' AS n, m.attempts, m.runs, m.prefetched, m.claim_id IS NOT NULL AS is_locked,
+               NULL AS result
         FROM messages.message AS m WHERE m.topic = %(topic)s
         UNION ALL
         SELECT a.headers ->> 'n', a.attempts, a.runs, NULL, NULL, a.result

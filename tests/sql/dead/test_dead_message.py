@@ -14,7 +14,10 @@ from tests.sql.queue import Background, Listener, Queue
 # dead_message: What archive does with dead messages: they log a warning, write an alert, and send the notification
 # dead_message.
 
-ALERTS = "SELECT topic, result, count, first_message_id, last_message_id, sample_error, delivered_at FROM messages.alert ORDER BY id"
+ALERTS = (
+    "SELECT topic, result, count, first_message_id, last_message_id, sample_error, delivered_at "
+    "FROM messages.alert ORDER BY id"
+)
 
 
 @pytest.fixture
@@ -102,11 +105,13 @@ WAYS = {
     "fail": "SELECT messages.fail({held}, ARRAY['boom'])",
     "reject": "SELECT messages.reject({held}, ARRAY['boom'])",
     "retry": "SELECT messages.retry({held}, ARRAY['boom'])",
-    "expire_locks": "UPDATE messages.message SET lock_expires_at = now() - interval '1 s'; SELECT messages.expire_locks()",
+    "expire_locks": "UPDATE messages.message SET lock_expires_at = now() - "
+    "interval '1 s'; SELECT messages.expire_locks()",
     "tick": "UPDATE messages.message SET lock_expires_at = now() - interval '1 s'; SELECT messages.tick('hand')",
     "claim": "UPDATE messages.message SET attempts = 5, max_attempts = 5; SELECT messages.release({held});"
     "UPDATE messages.message SET attempts = 5; SELECT messages.claim('w', ARRAY['t'], 1)",
-    "expire_messages": "SELECT messages.release({held}); UPDATE messages.message SET expires_at = '2026-01-01'; SELECT messages.expire_messages()",
+    "expire_messages": "SELECT messages.release({held}); UPDATE messages.message "
+    "SET expires_at = '2026-01-01'; SELECT messages.expire_messages()",
     "skip": "SELECT messages.release({held}); SELECT messages.skip(ARRAY(SELECT id FROM messages.message))",
 }
 HELD = "ARRAY(SELECT id FROM messages.message), ARRAY(SELECT claim_id FROM messages.message)"

@@ -257,7 +257,10 @@ def test_a_rate_spreads_the_messages_over_time_in_the_order_in_which_they_died(q
 
     queue.rows("SELECT * FROM messages.redrive(%s, p_rate => 2, p_delay => '10 s')", [died])
 
-    due = "SELECT redriven_from, extract(epoch FROM available_at - messages.now())::float AS s FROM messages.message ORDER BY id"
+    due = (
+        "SELECT redriven_from, extract(epoch FROM available_at - messages.now())::float AS s "
+        "FROM messages.message ORDER BY id"
+    )
     assert [tuple(row) for row in queue.rows(due)] == list(zip(died, [10, 10.5, 11, 11.5, 12], strict=True))
 
 

@@ -87,7 +87,8 @@ def test_an_open_session_that_locks_what_others_need_is_found(queue: Queue, othe
     assert (at_once.wrong, soon.wrong, late.wrong) == ({}, {"row_lock": "warn"}, {"row_lock": "fail"})
     pid = other.conn.info.backend_pid
     assert late.of("row_lock").what.startswith(
-        f"process {pid} (postgres, forgetful, idle in transaction) has locked the counter of topic t: anyone who else publishes to it waits, for "
+        f"process {pid} (postgres, forgetful, idle in transaction) has locked the counter of topic t: "
+        "anyone who else publishes to it waits, for "
     )
     assert late.of("row_lock").fix == f"SELECT pg_terminate_backend({pid});"
     assert examine(queue, "holders").wrong == {}

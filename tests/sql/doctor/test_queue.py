@@ -111,7 +111,8 @@ def test_an_open_breaker_is_a_warning(queue: Queue) -> None:
 
 def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.alert_sink (name, type, failing_since, failures) VALUES ('mail', 'smtp', now() - interval '1 hour', 9)"
+        "INSERT INTO messages.alert_sink (name, type, failing_since, failures) "
+        "VALUES ('mail', 'smtp', now() - interval '1 hour', 9)"
     )
     queue.conn.execute(
         """
@@ -298,7 +299,8 @@ def test_more_topics_than_one_tick_visits_are_found(queue: Queue) -> None:
 def start(queue: Queue, name: str = "w", *topics: str, version: str = "1.0", listener: str = "listening") -> None:
     queue.call("register_worker", name, "h1", 42, version, list(topics), 10)
     queue.conn.execute(
-        "UPDATE messages.worker SET started_at = started_at - interval '1 minute', status = jsonb_build_object('listener', %s::text) WHERE name = %s",
+        "UPDATE messages.worker SET started_at = started_at - interval '1 minute', status = "
+        "jsonb_build_object('listener', %s::text) WHERE name = %s",
         [listener, name],
     )
 

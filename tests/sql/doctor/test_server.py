@@ -16,7 +16,9 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 FAR_GONE = """
-    UPDATE pg_database SET datfrozenxid = ((pg_current_xact_id()::text::bigint + 4294967296 - {age}) % 4294967296)::text::xid
+    UPDATE pg_database SET datfrozenxid = (
+      (pg_current_xact_id()::text::bigint + 4294967296 - {age}) % 4294967296
+    )::text::xid
     WHERE datname = current_database()
 """
 

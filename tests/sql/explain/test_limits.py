@@ -68,7 +68,8 @@ def test_in_an_ordered_topic_a_message_that_backs_off_holds_its_channel(queue: Q
 
     assert behind.code == "ordered"
     assert behind.reason == (
-        f"channel acme of topic t is processed in order: message {first} comes first, and its next attempt is due in 8s; "
+        f"channel acme of topic t is processed in order: message {first} comes first, "
+        "and its next attempt is due in 8s; "
         f"to continue without it: `pgrouse message skip {first}`"
     )
     assert itself.code == "retrying"

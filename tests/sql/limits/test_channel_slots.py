@@ -94,9 +94,14 @@ def test_a_channel_that_another_claim_has_just_used_counts_the_messages_of_that_
 
 UNHELD = """
     SELECT u.channels, u.priorities, extract(epoch FROM u.until - messages.now())::float AS until_in
-    FROM messages.unheld_channels(messages.claim_policy('t', messages.now()), %s::text[], %s::smallint[], messages.now()) AS u
+    FROM messages.unheld_channels(
+      messages.claim_policy('t', messages.now()), %s::text[], %s::smallint[], messages.now()
+    ) AS u
 """
-SLOTS = "SELECT s.slots FROM messages.channel_slots(messages.claim_policy('t', messages.now()), %s::text[], messages.now(), 10) AS s"
+SLOTS = (
+    "SELECT s.slots FROM messages.channel_slots(messages.claim_policy('t', messages.now()), %s::text[], "
+    "messages.now(), 10) AS s"
+)
 RATE = """
     INSERT INTO messages.rate (kind, topic, channel, free_at, blocked_until, blocked_by)
     VALUES ('channel', 't', %s, messages.now() + %s::interval, messages.now() + %s::interval, %s)
@@ -134,7 +139,8 @@ def run_in(queue: Queue, channel: str, count: int = 1) -> None:
     """Let this many messages of a channel run."""
     published = queue.publish_many(count, channel=channel)
     queue.conn.execute(
-        "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
+        "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() "
+        "WHERE id = ANY (%s)",
         [published],
     )
 
@@ -171,9 +177,15 @@ def test_it_leaves_out_no_channel_that_has_a_slot(queue: Queue, seed: int) -> No
 def test_it_reads_a_few_pages_for_each_channel_however_many_there_are(own_queue: Queue, hold: str) -> None:
     own_queue.policy(ordered=hold != "interval", channel_min_interval="1 hour" if hold == "interval" else None)
     own_queue.conn.execute(HOLD[hold], {"channels": 20_000})
-    asked = "ARRAY(SELECT 'c' || n FROM generate_series(1, 1000) AS n), ARRAY(SELECT 5 FROM generate_series(1, 1000))::smallint[]"
+    asked = (
+        "ARRAY(SELECT 'c' || n FROM generate_series(1, 1000) AS n), ARRAY(SELECT 5 "
+        "FROM generate_series(1, 1000))::smallint[]"
+    )
 
-    read = f"SELECT (messages.unheld_channels(messages.claim_policy('t', messages.now()), {asked}, messages.now())).channels"
+    read = (
+        f"SELECT (messages.unheld_channels(messages.claim_policy('t', messages.now()), {asked}, "
+        "messages.now())).channels"
+    )
 
     assert own_queue.value(read) is None
     assert own_queue.buffers(read) < 1000 * 14

@@ -10,7 +10,8 @@ from tests.sql.queue import Queue, Row
 
 WRITTEN = "SELECT extract(epoch FROM free_at - messages.now())::float AS free_in FROM messages.rate WHERE channel = 'a'"
 CLAMP = """
-    SELECT e.channel, e.blocked_by, extract(epoch FROM nullif(e.free_at, '-infinity') - messages.now())::float AS free_in
+    SELECT e.channel, e.blocked_by,
+           extract(epoch FROM nullif(e.free_at, '-infinity') - messages.now())::float AS free_in
     FROM unnest(messages.clamp_channel_rates(
       messages.claim_policy('t', messages.now()), messages.lock_channels('t', %s::text[]))) AS e
 """

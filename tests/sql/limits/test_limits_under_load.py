@@ -26,7 +26,8 @@ SPACE_S = 0.05
 
 TOO_MANY_IN_A_TOPIC = """
     SELECT m.topic, count(*) FROM messages.message AS m JOIN messages.topic AS t ON t.topic = m.topic
-    WHERE m.claim_id IS NOT NULL AND t.max_concurrency > 0 GROUP BY m.topic, t.max_concurrency HAVING count(*) > t.max_concurrency
+    WHERE m.claim_id IS NOT NULL AND t.max_concurrency > 0
+    GROUP BY m.topic, t.max_concurrency HAVING count(*) > t.max_concurrency
 """
 TOO_MANY_IN_A_CHANNEL = """
     SELECT m.topic, m.channel, count(*)
@@ -85,7 +86,8 @@ class Load:
                 topics = chance.sample(TOPICS, chance.randint(1, len(TOPICS)))
                 claimed, _ = queue.claim_with_next_due(*topics, worker=f"w{seed}", limit=chance.choice([1, 3, 20, 100]))
                 when = queue.rows(
-                    "SELECT topic, channel, id, extract(epoch FROM locked_at)::float AS at FROM messages.message WHERE claim_id = ANY (%s)",
+                    "SELECT topic, channel, id, extract(epoch FROM locked_at)::float AS at "
+                    "FROM messages.message WHERE claim_id = ANY (%s)",
                     [list({c.claim_id for c in claimed})],
                 )
             with self.lock:

@@ -37,7 +37,8 @@ def test_only_channels_that_were_claimed_from_are_charged(queue: Queue) -> None:
 def test_each_channel_is_charged_with_its_own_interval(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.conn.execute(
-        "INSERT INTO messages.channel (topic, channel, min_interval) VALUES ('t', 'b', '3 s'), ('t', 'c', '0'), ('t', 'd', NULL)"
+        "INSERT INTO messages.channel (topic, channel, min_interval) "
+        "VALUES ('t', 'b', '3 s'), ('t', 'c', '0'), ('t', 'd', NULL)"
     )
     for channel in "abcd":
         queue.publish(channel=channel)
@@ -77,7 +78,10 @@ def test_a_message_that_expired_instead_of_being_claimed_is_not_charged(queue: Q
 
 # messages.charge_rate: claimed messages are charged, once for the batch.
 
-AHEAD = "SELECT extract(epoch FROM free_at - messages.now())::float FROM messages.rate WHERE kind = 'dequeue' AND topic = %s"
+AHEAD = (
+    "SELECT extract(epoch FROM free_at - messages.now())::float FROM messages.rate "
+    "WHERE kind = 'dequeue' AND topic = %s"
+)
 
 
 def ahead(queue: Queue, topic: str = "t") -> float:
@@ -266,7 +270,8 @@ def test_a_closed_channel_is_kept_until_it_opens(queue: Queue) -> None:
 
 def test_a_held_channel_is_kept(queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.rate (kind, topic, channel, blocked_until) VALUES ('channel', 't', 'a', messages.now() + interval '1 s')"
+        "INSERT INTO messages.rate (kind, topic, channel, blocked_until) "
+        "VALUES ('channel', 't', 'a', messages.now() + interval '1 s')"
     )
 
     assert prune(queue) == 0
@@ -308,7 +313,8 @@ def test_a_claim_during_the_deletion_keeps_the_limit(queue: Queue, other: Queue)
 
 def test_the_tick_checks_a_part_of_the_rows(own_queue: Queue) -> None:
     own_queue.conn.execute(
-        "INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', 't', 'c' || n FROM generate_series(1, 50000) AS n"
+        "INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', 't', 'c' || n "
+        "FROM generate_series(1, 50000) AS n"
     )
 
     forgotten = own_queue.call("prune")
@@ -319,7 +325,10 @@ def test_the_tick_checks_a_part_of_the_rows(own_queue: Queue) -> None:
 
 # messages.rate_slots: how many messages a rate permits now, and when to ask again.
 
-SLOTS = "SELECT slots, extract(epoch FROM next_at - messages.now())::float AS next_in FROM messages.rate_slots('dequeue', 't', %s, %s, messages.now())"
+SLOTS = (
+    "SELECT slots, extract(epoch FROM next_at - messages.now())::float AS next_in "
+    "FROM messages.rate_slots('dequeue', 't', %s, %s, messages.now())"
+)
 
 
 def slots(queue: Queue, rate: float, burst: int) -> Row:

@@ -172,7 +172,10 @@ def test_two_walks_over_limited_topics_in_opposite_order_never_deadlock(queue: Q
 
 
 BREAKER = {"min_attempts": 2, "pause": "30s", "probes": 1}
-OLD_ROOM = "SELECT s.slots, s.look_again_at - messages.now() > '29 s' AS is_later FROM messages.topic_slots(%s::messages.policy, 9) AS s"
+OLD_ROOM = (
+    "SELECT s.slots, s.look_again_at - messages.now() > '29 s' AS is_later "
+    "FROM messages.topic_slots(%s::messages.policy, 9) AS s"
+)
 
 
 @pytest.fixture

@@ -36,7 +36,8 @@ def partitions(queue: Queue) -> list[str]:
 def archive(queue: Queue, message_id: int, archived_at: str, result: str = "success") -> None:
     queue.conn.execute(
         """
-        INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, result, archived_at)
+        INSERT INTO messages.message_archive (
+          id, topic, priority, payload, created_at, available_at, attempts, result, archived_at)
         VALUES (%s, 't', 5, '{"n": 1}', now(), now(), 1, %s, messages.now() + %s::interval)
         """,
         [message_id, result, archived_at],

@@ -30,7 +30,8 @@ def test_workers_that_were_not_seen_for_an_hour_are_deleted(queue: Queue) -> Non
     for name in ("alive", "dead"):
         queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
     queue.conn.execute(
-        "UPDATE messages.worker SET seen_at = clock_timestamp() - CASE name WHEN 'dead' THEN '61 minutes' ELSE '59 minutes' END::interval"
+        "UPDATE messages.worker SET seen_at = clock_timestamp() - CASE name WHEN 'dead' THEN '61 minutes' "
+        "ELSE '59 minutes' END::interval"
     )
 
     assert queue.call("prune") == 1
@@ -340,7 +341,8 @@ def held(queue: Queue) -> list[str]:
 
 def test_expired_keys_are_deleted_and_the_others_stay(queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s'), ('t', 'held', 2, now() + interval '1 hour')"
+        "INSERT INTO messages.held_key "
+        "VALUES ('t', 'over', 1, now() - interval '1 s'), ('t', 'held', 2, now() + interval '1 hour')"
     )
 
     assert queue.call("prune_keys", 1.0) == 1

@@ -127,7 +127,8 @@ def test_one_failing_task_does_not_stop_the_others(own_database: Database, faili
         [failing],
     )
     queue.conn.execute(
-        f"CREATE OR REPLACE FUNCTION messages.{failing}({signature}) RETURNS {result} LANGUAGE plpgsql AS $$ BEGIN RAISE 'disk on fire'; END $$"
+        f"CREATE OR REPLACE FUNCTION messages.{failing}({signature}) RETURNS {result} LANGUAGE plpgsql "
+        "AS $$ BEGIN RAISE 'disk on fire'; END $$"
     )
 
     did = tick(queue)

@@ -111,7 +111,8 @@ def test_with_every_setting_at_its_bound_messages_are_run_and_the_maintenance_su
     }
     queue.policy("*", retention="36500 days")
     queue.policy(
-        retention="36500 days", lock_duration="7 days", timeout="30 days", lock_expired_delay="30 days", key_ttl="365 days",
+        retention="36500 days", lock_duration="7 days", timeout="30 days", lock_expired_delay="30 days",
+        key_ttl="365 days",
         ttl="3650 days", channel_min_interval="30 days", dequeue_rate=0.000001, publish_rate=0.000001, burst=1000000,
         max_attempts=0, backoff=long, breaker={"window": "1 day", "pause": "1 day"},
     )  # fmt: skip

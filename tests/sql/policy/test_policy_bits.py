@@ -60,7 +60,8 @@ def test_every_topic_with_held_keys_has_its_bit(queue: Queue) -> None:
     topics = [f"t{n}" for n in range(5)]
     for topic in topics:
         queue.conn.execute(
-            "INSERT INTO messages.held_key (topic, key, message_id) SELECT %s, n::text, n FROM generate_series(1, 20) AS n",
+            "INSERT INTO messages.held_key (topic, key, message_id) SELECT %s, n::text, n "
+            "FROM generate_series(1, 20) AS n",
             [topic],
         )
 

@@ -47,7 +47,10 @@ def test_a_policy_that_only_claims_check_does_not(queue: Queue) -> None:
 
 # messages.may_have_policy: the policies of one topic cost the publishes and settles of others next to nothing.
 
-CALLS = "SELECT array_agg(f.funcname::text) FROM pg_stat_xact_user_functions AS f WHERE f.schemaname = 'messages' AND f.calls > 0"
+CALLS = (
+    "SELECT array_agg(f.funcname::text) FROM pg_stat_xact_user_functions AS f "
+    "WHERE f.schemaname = 'messages' AND f.calls > 0"
+)
 # What looks at policies when messages are published or end.
 CHECKS = {"publish_policy", "admit_message", "apply_end_policies", "count_breaker_attempts", "publish_with_key"}
 

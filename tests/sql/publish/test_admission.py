@@ -202,7 +202,8 @@ def test_the_trigger_is_not_called_before_the_first_policy(own_queue: Queue) -> 
         own_queue.policy("t", ttl="1 hour")
         own_queue.publish_many(3)
         calls = own_queue.rows(
-            "SELECT funcname, calls FROM pg_stat_xact_user_functions WHERE funcname IN ('admit_message', 'apply_publish_policies') ORDER BY funcname"
+            "SELECT funcname, calls FROM pg_stat_xact_user_functions "
+            "WHERE funcname IN ('admit_message', 'apply_publish_policies') ORDER BY funcname"
         )
 
     assert calls == [("admit_message", 3), ("apply_publish_policies", 1)]
@@ -256,7 +257,10 @@ LIMITS = {"max_depth": 1_000_000, "publish_rate": 1_000_000, "burst": 1_000_000}
 def test_one_statement_makes_one_change_of_each_counter(queue: Queue, rows: int) -> None:
     queue.policy("t", **LIMITS)
     queue.publish()
-    written = "SELECT coalesce(sum(n_tup_upd), 0) FROM pg_stat_xact_user_tables WHERE schemaname = 'messages' AND relname IN ('depth', 'rate')"
+    written = (
+        "SELECT coalesce(sum(n_tup_upd), 0) FROM pg_stat_xact_user_tables "
+        "WHERE schemaname = 'messages' AND relname IN ('depth', 'rate')"
+    )
 
     with queue.conn.transaction():
         before = queue.value(written)

@@ -47,8 +47,10 @@ def test_a_publisher_may_set_everything_that_describes_a_message(
 ) -> None:
     publisher.execute(
         """
-        INSERT INTO messages.message (topic, channel, key, priority, body, headers, available_at, expires_at, max_attempts)
-        VALUES ('t', 'tenant 1', 'k', 0, '\\x00ff', '{"trace": "a"}', now() - interval '1 s', now() + interval '1 day', 3)
+        INSERT INTO messages.message (
+          topic, channel, key, priority, body, headers, available_at, expires_at, max_attempts)
+        VALUES ('t', 'tenant 1', 'k', 0, '\\x00ff', '{"trace": "a"}',
+        now() - interval '1 s', now() + interval '1 day', 3)
         """
     )
 
@@ -283,13 +285,15 @@ def test_the_function_accepts_everything_that_describes_a_message(
 ) -> None:
     sent = Queue(publisher).row(
         """
-        SELECT * FROM messages.publish('t', p_body => '\\x00ff', p_key => 'k', p_headers => '{"trace": "a"}', p_channel => 'tenant 1',
+        SELECT * FROM messages.publish('t', p_body => '\\x00ff', p_key => 'k',
+        p_headers => '{"trace": "a"}', p_channel => 'tenant 1',
                                        p_priority => 0, p_delay => '1 hour', p_ttl => '1 day', p_max_attempts => 3)
         """
     )
 
     row = queue.row(
-        "SELECT *, round(extract(epoch FROM available_at - created_at)) AS delay, expires_at - available_at AS life FROM messages.message"
+        "SELECT *, round(extract(epoch "
+        "FROM available_at - created_at)) AS delay, expires_at - available_at AS life FROM messages.message"
     )
     assert (row.id, row.key, row.channel, row.priority, row.max_attempts) == (sent.id, "k", "tenant 1", 0, 3)
     assert (row.body, row.payload, row.headers) == (b"\x00\xff", None, {"trace": "a"})

@@ -122,7 +122,10 @@ def test_a_publish_that_is_rolled_back_holds_nothing(queue: Queue) -> None:
 
 
 def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_completely(queue: Queue) -> None:
-    statement = "INSERT INTO messages.message (topic, key, payload) SELECT 't', 'k' || n, '1' FROM generate_series(%s::int, %s::int) AS n"
+    statement = (
+        "INSERT INTO messages.message (topic, key, payload) SELECT 't', 'k' || n, '1' "
+        "FROM generate_series(%s::int, %s::int) AS n"
+    )
     queue.conn.execute(statement, [1, 100])
     queue.claim(limit=1000)
 
@@ -156,7 +159,10 @@ def test_concurrent_publishers_and_workers_never_have_two_messages_of_a_key_and_
 
     def work(by: Queue) -> int:
         most = 0
-        twice = "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM messages.message WHERE key IS NOT NULL GROUP BY key) AS k"
+        twice = (
+            "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM messages.message "
+            "WHERE key IS NOT NULL GROUP BY key) AS k"
+        )
         eventually(lambda: by.value(twice) == 1)
         for _ in range(80):
             claimed = by.claim(limit=5)

@@ -89,7 +89,10 @@ def test_an_operator_may_subscribe(queue: Queue) -> None:
 # messages.lock_publish_limits: publishers that reach the same topics in different ways wait for each other without a
 # deadlock.
 
-LOCKED = "SELECT topic FROM messages.{} WHERE NOT topic IN (SELECT topic FROM messages.{} FOR NO KEY UPDATE SKIP LOCKED) ORDER BY 1"
+LOCKED = (
+    "SELECT topic FROM messages.{} WHERE NOT topic IN (SELECT topic "
+    "FROM messages.{} FOR NO KEY UPDATE SKIP LOCKED) ORDER BY 1"
+)
 
 
 @pytest.fixture

@@ -146,7 +146,10 @@ def test_a_heartbeat_writes_no_index(own_database: Any) -> None:
     queue = Queue(own_database.connect())
     queue.publish_many(50)
     claimed = queue.claim()
-    updated = "SELECT pg_stat_get_xact_tuples_updated(c) AS every, pg_stat_get_xact_tuples_hot_updated(c) AS hot FROM CAST('messages.message' AS regclass) AS c"
+    updated = (
+        "SELECT pg_stat_get_xact_tuples_updated(c) AS every, pg_stat_get_xact_tuples_hot_updated(c) AS hot "
+        "FROM CAST('messages.message' AS regclass) AS c"
+    )
 
     with queue.conn.transaction():
         before = queue.row(updated)

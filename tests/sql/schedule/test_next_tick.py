@@ -208,7 +208,8 @@ def field(low: int, high: int) -> st.SearchStrategy[str]:
 CRONS = st.tuples(
     field(0, 59), field(0, 23), field(1, 31) | st.just("L"), field(1, 12) | st.just("feb"), field(0, 7) | st.just("sun")
 ).map(" ".join)
-MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001
+EARLIEST, LATEST = datetime(1990, 1, 1), datetime(2090, 1, 1)  # noqa: DTZ001
+MOMENTS = st.datetimes(EARLIEST, LATEST).map(lambda moment: moment.replace(tzinfo=UTC))
 
 
 @given(cron=CRONS, after=MOMENTS)

@@ -83,7 +83,8 @@ def test_it_has_every_ended_message_once_and_says_which_are_dead(queue: Queue) -
 ARCHIVED = """
     INSERT INTO messages.message_archive (
       id, topic, priority, payload, created_at, available_at, attempts, result, locked_at, archived_at)
-    VALUES (%s, 't', 5, '{}', '2026-03-01 10:00:00Z', '2026-03-01 10:00:10Z', %s, 'success', '2026-03-01 10:00:12.5Z', '2026-03-01 10:00:20Z')"""
+    VALUES (%s, 't', 5, '{}', '2026-03-01 10:00:00Z', '2026-03-01 10:00:10Z', %s,
+    'success', '2026-03-01 10:00:12.5Z', '2026-03-01 10:00:20Z')"""
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ def test_a_sink_is_ok_as_long_as_it_is_served_and_accepts(
 def test_a_sink_has_the_number_of_what_waits_and_of_what_was_given_up(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.alert_sink (name, type, delivered_at) VALUES ('ops', 'webhook', now())")
     queue.conn.execute(
-        """INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, delivered_at, abandoned_at)
+        """INSERT INTO messages.alert_delivery
+        (sink, message, rules, grouped, first_alert_id, last_alert_id, delivered_at, abandoned_at)
            VALUES ('ops', '{}', '{}', '{}', 1, 1, NULL, NULL), ('ops', '{}', '{}', '{}', 1, 1, now(), NULL),
                   ('ops', '{}', '{}', '{}', 1, 1, NULL, now())"""
     )

@@ -71,7 +71,8 @@ def test_a_topic_has_one_state_and_a_claim_stops_where_it_says_so(
 
     assert {name: getattr(found, name) for name in expected} == expected
     policy = queue.row(
-        """SELECT p.stopped_until IS NOT NULL AS is_stopped, nullif(p.stopped_until, 'infinity') AS until, p.probes IS NOT NULL AS probes
+        """SELECT p.stopped_until IS NOT NULL AS is_stopped, nullif(p.stopped_until, 'infinity') AS until,
+        p.probes IS NOT NULL AS probes
            FROM messages.claim_policy('t', messages.now()) AS p"""
     )
     assert (found.paused or found.breaker == "open", found.breaker in {"open", "probing"}, found.stopped) == (

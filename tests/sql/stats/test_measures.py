@@ -38,7 +38,7 @@ def test_each_topic_has_percentiles_over_all_reports(queue: Queue) -> None:
     assert (t.waits, t.runs, t.wakes, u.waits, u.wakes) == (100, 100, 0, 0, 1)  # type: ignore[attr-defined]
     assert t.wait_p95_s == pytest.approx(BOUNDS_S[9])  # type: ignore[attr-defined]
     assert BOUNDS_S[28] < t.wait_p99_s < BOUNDS_S[29]  # type: ignore[attr-defined]
-    assert t.run_p99_s == pytest.approx(BOUNDS_S[18] + 0.99 * (BOUNDS_S[19] - BOUNDS_S[18]))  # type: ignore[attr-defined]
+    assert t.run_p99_s == pytest.approx(BOUNDS_S[18] + 0.99 * (BOUNDS_S[19] - BOUNDS_S[18]))
     assert (t.wake_p50_s, u.wait_p50_s) == (None, None)  # type: ignore[attr-defined]
 
 
@@ -244,7 +244,8 @@ def test_a_report_is_stored_in_the_row_of_its_minute_and_topic(queue: Queue) -> 
     report(queue, {"topic": "t", **{name: n for n, name in enumerate(names, 1)}, "runs": {"3": 4}, "waits": {"1": 2}})
 
     row = queue.row(
-        f"SELECT minute::text, topic, {COUNTS}, messages.unpack_histogram(waits) AS waits, messages.unpack_histogram(runs) AS runs, wakes FROM messages.measure"
+        f"SELECT minute::text, topic, {COUNTS}, messages.unpack_histogram(waits) "
+        "AS waits, messages.unpack_histogram(runs) AS runs, wakes FROM messages.measure"
     )
     assert (row.minute[:16], row.topic) == ("2026-01-02 03:04", "t")
     assert [getattr(row, name) for name in names] == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -13,7 +13,10 @@ from tests.sql.queue import Background, Queue
 
 # messages.arm: a worker records that it is about to sleep. (Which workers a publish notifies: test_notify.py.)
 
-SLEEPERS = "SELECT worker, topics, next_look_at - clock_timestamp() AS look_in, armed_until - clock_timestamp() AS armed_for FROM messages.sleeper ORDER BY worker"
+SLEEPERS = (
+    "SELECT worker, topics, next_look_at - clock_timestamp() AS look_in, armed_until - clock_timestamp() "
+    "AS armed_for FROM messages.sleeper ORDER BY worker"
+)
 
 
 def test_the_row_has_the_topics_of_the_worker_and_the_time_of_its_next_poll(queue: Queue) -> None:

@@ -159,7 +159,7 @@ def test_of_a_statement_with_many_topics_only_awaited_ones_are_notified(queue: Q
 
 
 @pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-def test_above_read_committed_a_notification_is_sent_while_a_worker_may_be_armed_since_the_snapshot_may_be_older_than_a_flag(
+def test_above_read_committed_a_notification_is_sent_while_a_worker_may_be_armed_in_case_the_snapshot_is_older(
     queue: Queue, listener: Listener, isolation: psycopg.IsolationLevel
 ) -> None:
     queue.arm()

@@ -91,8 +91,10 @@ def test_a_publish_never_takes_a_valid_flag_for_an_expired_one(queue: Queue, unt
     over = queue.row(
         """
         SELECT pg_sequence_last_value('messages.armed_until') < date_part('epoch', until) AS at_its_end,
-               pg_sequence_last_value('messages.armed_until') < date_part('epoch', until - interval '1 us') AS just_before,
-               pg_sequence_last_value('messages.armed_until') < date_part('epoch', until + interval '1.000001 s') AS later
+               pg_sequence_last_value('messages.armed_until') < date_part('epoch',
+                 until - interval '1 us') AS just_before,
+               pg_sequence_last_value('messages.armed_until') < date_part('epoch',
+                 until + interval '1.000001 s') AS later
         FROM (SELECT %s::timestamptz AS until) AS flag
         """,
         [until],

@@ -208,7 +208,8 @@ def test_a_token_has_a_thousand_sessions_at_most_and_the_oldest_ends(queue: Queu
     queue.call("open_session", b"o" * 32, b"f" * 32, timedelta(hours=1))
     old = """
         INSERT INTO messages.web_session (digest, token, opened_at, expires_at)
-        SELECT sha256(n::text::bytea), 'shop', clock_timestamp() - n * interval '1 s', clock_timestamp() + interval '1 hour'
+        SELECT sha256(n::text::bytea), 'shop', clock_timestamp() - n * interval '1 s',
+               clock_timestamp() + interval '1 hour'
         FROM generate_series(1, 1000) AS n"""
     queue.conn.execute(old)
 

@@ -298,7 +298,8 @@ def test_touch_http_worker_a_locked_row_is_not_waited_for(queue: Queue, other: Q
 
 def test_at_most_a_thousand_workers_are_registered(queue: Queue) -> None:
     queue.conn.execute(
-        "SELECT messages.touch_http_worker(format('http:t%s/%s', n % 10, n), 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
+        "SELECT messages.touch_http_worker(format('http:t%s/%s', n % 10, n), 'h', ARRAY['t'], 1) "
+        "FROM generate_series(1, 1000) AS n"
     )
 
     assert claims(queue) is False

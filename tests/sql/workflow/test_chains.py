@@ -45,7 +45,8 @@ def redrive(queue: Queue, message_id: int) -> int:
 
 def leftovers(queue: Queue) -> list[Row]:
     return queue.rows(
-        "SELECT id FROM messages.blocked_message UNION ALL SELECT successor_id FROM messages.dependency UNION ALL SELECT id FROM messages.end_event"
+        "SELECT id FROM messages.blocked_message UNION ALL SELECT successor_id FROM messages.dependency "
+        "UNION ALL SELECT id FROM messages.end_event"
     )
 
 

@@ -69,7 +69,8 @@ def test_before_the_commit_it_holds_no_lock_that_another_end_needs(queue: Queue,
 def test_one_end_releases_a_thousand_successors_and_the_tick_continues(queue: Queue) -> None:
     first = queue.publish()
     queue.conn.execute(
-        "SELECT count(*) FROM generate_series(1, 1100), LATERAL messages.publish('next', to_jsonb(generate_series), p_after => ARRAY[%s::bigint])",
+        "SELECT count(*) FROM generate_series(1, 1100), LATERAL messages.publish('next', "
+        "to_jsonb(generate_series), p_after => ARRAY[%s::bigint])",
         [first],
     )
 
