@@ -128,7 +128,8 @@ STATEMENT_ERRORS: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = 
     ),
     (
         (errors.ReadOnlySqlTransaction,),
-        "default_transaction_read_only is on for this role, database or server (`pgrouse doctor` says what to change), or this is a standby",
+        "default_transaction_read_only is on for this role, database or server (`pgrouse doctor` says what to "
+        "change), or this is a standby",
         UNREACHABLE,
     ),
 ]
@@ -188,5 +189,8 @@ def _right_needed(message: str) -> str:
     if re.search(r"table message(_archive)?\b|view dead", message):
         return "this needs messages_operator; GRANT it to this user, or add --no-payload where there is that option"
     if "for schema" in message:
-        return "GRANT this user messages_worker (for `pgrouse run`), messages_publisher (to publish), or messages_operator (for all else)"
+        return (
+            "GRANT this user messages_worker (for `pgrouse run`), messages_publisher (to publish), "
+            "or messages_operator (for all else)"
+        )
     return "this needs messages_operator; GRANT it to this user"

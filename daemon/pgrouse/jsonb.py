@@ -216,7 +216,8 @@ def _refuse_equal(value: dict[Any, Any], place: str) -> None:
             first = written.setdefault(_as_key(key), key)
             if first is not key:
                 raise InvalidMessage(
-                    f"{place} has the keys {_shown(first)} and {_shown(key)}, which are the same in JSON: only one of their values could be kept"
+                    f"{place} has the keys {_shown(first)} and {_shown(key)}, which are the same in JSON: "
+                    "only one of their values could be kept"
                 )
 
 

@@ -68,7 +68,7 @@ def _secrets_of_environment() -> list[str]:
 
 
 def _configure(settings: LogSettings, secrets: list[str], stream: TextIO | None) -> None:
-    stream = stream or open(os.devnull, "w")  # noqa: SIM115, PTH123 - an application without a standard error, for the whole process
+    stream = stream or open(os.devnull, "w")  # noqa: SIM115, PTH123 - where there is no standard error
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -53,7 +53,10 @@ def _may_set(name: str) -> str:
 
     A time limit in the connection string or PGOPTIONS is meant for this connection and stays.
     """
-    given = f"SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"
+    given = (
+        "SELECT FROM pg_catalog.pg_settings AS s "
+        f"WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"
+    )
     return f"NOT EXISTS ({given})" if name in TIMEOUTS else "true"
 
 
@@ -64,7 +67,8 @@ def _set(settings: dict[str, str], *, local: bool) -> str:
     """
     each = (
         f"CASE WHEN pg_catalog.current_setting('{name}', true) OPERATOR(pg_catalog.<>) '{value}'"
-        f" THEN CASE WHEN {_may_set(name)} THEN pg_catalog.set_config('{name}', '{value}', {str(local).lower()}) END END"
+        f" THEN CASE WHEN {_may_set(name)} THEN pg_catalog.set_config('{name}', '{value}', "
+        f"{str(local).lower()}) END END"
         for name, value in settings.items()
     )
     return f"SELECT {', '.join(each)}"

@@ -52,7 +52,7 @@ class CliSession:
     @cached_property
     def config_with_code(self) -> Config:
         """The configuration with what its modules declare: for commands that need handlers, policies or schedules."""
-        from pgrouse.handlers.discovery import with_declared  # noqa: PLC0415 - slow to import: what handlers and publishers need
+        from pgrouse.handlers.discovery import with_declared  # noqa: PLC0415 - slow to import: handlers
 
         return _with_sinks(with_declared(self.config))
 

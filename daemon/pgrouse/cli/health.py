@@ -45,7 +45,8 @@ class HealthResult:
 @click.option(
     "--complete",
     is_flag=True,
-    help="Check also its listener, the maintenance (it must have run within 3 minutes) and the retention (exports may delay it).",
+    help="Check also its listener, the maintenance (it must have run within 3 minutes) and the retention (exports "
+    "may delay it).",
 )
 @click.pass_obj
 def health(session: CliSession, name: str | None, no_worker: bool, complete: bool) -> int:

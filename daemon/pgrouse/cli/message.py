@@ -97,7 +97,8 @@ def style_of_state(state: str) -> str:
 @click.option(
     "--decrypt",
     is_flag=True,
-    help="Decrypt the contents with the keys of the configuration; exit code 78 if the key is missing. Without it, only the name of the key and the number of bytes are shown.",
+    help="Decrypt the contents with the keys of the configuration; exit code 78 if the key is missing. "
+    "Without it, only the name of the key and the number of bytes are shown.",
 )
 @click.pass_obj
 def show(session: CliSession, message_id: int, no_payload: bool, decrypt: bool) -> int:

@@ -112,9 +112,8 @@ def _print(row: dict[str, Any], now: datetime) -> None:
         click.echo(f"  {_dim(f'{number:<13}')}{harmless(_attempt(attempt))}")
     for name in ("error", "headers", "state_kept", "output", "payload", "body"):
         if row.get(name) is not None:
-            click.echo(
-                f"  {_dim(name.replace('state_kept', 'checkpoint'))}\n{textwrap.indent(harmless(_long(row[name], name)), '    ')}"
-            )
+            text = textwrap.indent(harmless(_long(row[name], name)), "    ")
+            click.echo(f"  {_dim(name.replace('state_kept', 'checkpoint'))}\n{text}")
 
 
 def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
@@ -158,7 +157,8 @@ def _dependency_text(each: dict[str, Any]) -> str:
 def _step(step: dict[str, Any]) -> str:
     """Write a step on one line."""
     result: str = step["result"]
-    return f"{step['name']} by attempt {step['attempt']}: {result[:200]}{'…' if len(result) > 200 else ''}"  # noqa: PLR2004
+    shown = f"{result[:200]}…" if len(result) > 200 else result  # noqa: PLR2004
+    return f"{step['name']} by attempt {step['attempt']}: {shown}"
 
 
 def _lineage(members: list[dict[str, Any]]) -> str | None:

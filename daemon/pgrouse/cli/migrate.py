@@ -19,7 +19,8 @@ from pgrouse.install import schema
 @click.option(
     "--apply-policies",
     is_flag=True,
-    help="Then write the policies and schedules of the configuration into the database, even with database.apply_policies = 'never'.",
+    help="Then write the policies and schedules of the configuration into the database, "
+    "even with database.apply_policies = 'never'.",
 )
 @click.pass_obj
 def migrate(session: CliSession, dry_run: bool, with_cron: bool, apply_policies: bool) -> int:

@@ -49,7 +49,8 @@ OUTCOMES = {
     "--lines",
     metavar="FILE",
     type=click.File("rb"),
-    help="Publish one message per line of JSON in a file (- is the standard input), all or none, by COPY. Empty lines are skipped.",
+    help="Publish one message per line of JSON in a file (- is the standard input), all or none, by COPY. "
+    "Empty lines are skipped.",
 )
 @click.option(
     "--delay",
@@ -69,7 +70,10 @@ OUTCOMES = {
     type=click.Choice(("error", "replace", "ignore", "append")),
     default="error",
     show_default=True,
-    help="What happens if a message with this key waits already: error = exit code 1; replace = it gets the new content and TTL, and keeps its id and its position; ignore = nothing is published; append = the payloads become one array. The id of the waiting message is printed. Not with --lines.",
+    help="What happens if a message with this key waits already: error = exit code 1; "
+    "replace = it gets the new content and TTL, and keeps its id and its position; "
+    "ignore = nothing is published; append = the payloads become one array. "
+    "The id of the waiting message is printed. Not with --lines.",
 )
 @click.option(
     "--after",
@@ -82,7 +86,8 @@ OUTCOMES = {
     type=click.Choice(("hold", "cancel", "run")),
     default="hold",
     show_default=True,
-    help="What happens if one of those ends otherwise: hold = wait for its redrive; cancel = end as cancelled too; run = run anyway.",
+    help="What happens if one of those ends otherwise: hold = wait for its redrive; cancel = end as cancelled too; "
+    "run = run anyway.",
 )
 @click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")

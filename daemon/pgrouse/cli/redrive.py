@@ -53,7 +53,8 @@ NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only print what would be redriven, by topic, result and kind of error, with a sample of each; at most 10,000 messages.",
+    help="Only print what would be redriven, by topic, result and kind of error, with a sample of each; "
+    "at most 10,000 messages.",
 )
 @click.pass_obj
 def redrive(

@@ -69,7 +69,8 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     lazy=COMMANDS,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 ok, 1 found a problem, 2 usage, 69 database unreachable, 75 try again, 78 bad configuration, 130 interrupted.",
+    epilog="Exit codes: 0 ok, 1 found a problem, 2 usage, 69 database unreachable, 75 try again, 78 bad configuration, "
+    "130 interrupted.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."

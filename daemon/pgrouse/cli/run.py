@@ -47,7 +47,8 @@ RELOAD_SHUTDOWN_TIMEOUT = "2s"
 @click.option(
     "--apply-policies",
     is_flag=True,
-    help="Write the policies and schedules of the configuration into the database first, as with database.apply_policies = 'run'.",
+    help="Write the policies and schedules of the configuration into the database first, "
+    "as with database.apply_policies = 'run'.",
 )
 @click.option(
     "--reload",
@@ -91,7 +92,8 @@ def _run(session: CliSession) -> int:
     if not config.topics_with_handler:
         where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
         raise ConfigError(
-            f'there is no handler: add a table [topics."orders.created"] with its handler to {where}, or name a module with @topic by -m'
+            f'there is no handler: add a table [topics."orders.created"] with its handler to {where}, '
+            "or name a module with @topic by -m"
         )
     if config.alerts.to:
         validate_sinks(config)

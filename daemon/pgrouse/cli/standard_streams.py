@@ -23,7 +23,8 @@ def prepare() -> None:
     for fd, (name, flags) in enumerate(MISSING.items()):
         if getattr(sys, name) is None:
             _missing.add(fd)
-            setattr(sys, name, open(_open_null(fd, flags), "r" if fd == 0 else "w", encoding="utf-8"))  # noqa: SIM115 - for the whole process
+            mode = "r" if fd == 0 else "w"
+            setattr(sys, name, open(_open_null(fd, flags), mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character shows its number: rather that than no output at all.
         if isinstance(stream, io.TextIOWrapper):

@@ -105,7 +105,8 @@ def _remarks(found: Stats) -> list[str]:
     unhandled = [row["topic"] for row in found.topics if not row["handled"] and (row["ready"] or row["delayed"])]
     remarks = (
         [
-            f"no worker handles {', '.join(unhandled[:3])}{' …' if unhandled[3:] else ''}: messages published there wait, nothing is lost"
+            f"no worker handles {', '.join(unhandled[:3])}{' …' if unhandled[3:] else ''}: "
+            "messages published there wait, nothing is lost"
         ]
         if unhandled
         else []
@@ -113,7 +114,8 @@ def _remarks(found: Stats) -> list[str]:
     said = ", ".join(f"by {caller} {show_age(age)} ago" for caller, age in found.maintenance.items())
     if len(found.topics) >= stats_calls.TOPIC_LIMIT:
         remarks.append(
-            f"there are more topics than {stats_calls.TOPIC_LIMIT:,}: these matter most; `pgrouse doctor` says what to do"
+            f"there are more topics than {stats_calls.TOPIC_LIMIT:,}: these matter most; "
+            "`pgrouse doctor` says what to do"
         )
     return [
         *remarks,

@@ -87,9 +87,8 @@ def scale(session: CliSession, name: str, concurrency: int | None) -> int:
         session.output.record({"name": name, "concurrency": concurrency, "scaled": is_known})
     if not is_known:
         return _unknown(session, name)
-    session.output.say(
-        f"asked {name} to run {plural(concurrency, 'handler') + ' at once' if concurrency else 'as many handlers as it is configured for'}"
-    )
+    many = f"{plural(concurrency, 'handler')} at once" if concurrency else "as many handlers as it is configured for"
+    session.output.say(f"asked {name} to run {many}")
     return ExitCode.OK
 
 

@@ -128,7 +128,7 @@ class AsyncClient:
     run_schedule = _in_thread(Client.run_schedule)
     next_ticks = _in_thread(Client.next_ticks)
 
-    async def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002, ASYNC109 - as of Client
+    async def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002, ASYNC109
         """Wait until a message has ended, and return how.
 
         One connection serves any number of waits, so that other calls go on.

@@ -11,7 +11,9 @@ QUEUE_NOW = b"SELECT messages.now()"
 NOTIFY_QUEUE = b"SELECT pg_catalog.pg_notification_queue_usage()"
 AGE = b"SELECT extract(epoch FROM messages.now() OPERATOR(pg_catalog.-) %s::pg_catalog.timestamptz)::float8"
 TICKS = b"""
-  SELECT k.caller, extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(k.ran_at))::float8, pg_catalog.max(k.ran_at)
+  SELECT k.caller,
+         extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(k.ran_at))::float8,
+         pg_catalog.max(k.ran_at)
   FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
 
 

@@ -25,7 +25,8 @@ STATE_HEADER = (
 )
 # By the primary key, page by page: a page reads a fixed number of rows, however many messages there are.
 WAITING = f"""
-  SELECT m.id, m.topic::text, m.claim_id IS NOT NULL, {BODY_HEADER.format(row="m")}, {STATE_HEADER.format(row="m")}, octet_length(m.body)
+  SELECT m.id, m.topic::text, m.claim_id IS NOT NULL, {BODY_HEADER.format(row="m")}, {STATE_HEADER.format(row="m")},
+         octet_length(m.body)
   FROM messages.message AS m
   WHERE m.id > %(after)s
   ORDER BY m.id

@@ -91,14 +91,16 @@ class Wait:
                 return _result(row)
             case "forbidden":
                 raise ResultForbidden(
-                    f"this role may not know how message {row.id} ended: publish it with expect_result=True, and as this role, "
+                    f"this role may not know how message {row.id} ended: publish it with expect_result=True, "
+                    "and as this role, "
                     "without a key to which other roles publish, or grant SELECT (output) ON messages.message_archive"
                 )
             case _ if self.was_seen:
                 # Only a success can leave nothing behind.
                 return MessageResult(row.id, "success")
         raise MessageNotFound(
-            f"there is no message {row.id}: it was never published, its publish is not committed, or nothing of it is kept"
+            f"there is no message {row.id}: it was never published, its publish is not committed, "
+            "or nothing of it is kept"
         )
 
 

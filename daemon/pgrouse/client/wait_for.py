@@ -40,10 +40,14 @@ POLL_EVERY_S = 1.0
 ENDING_S = 0.05
 # Where nothing notifies: from the first to the longest pause between two looks.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
-THROUGH_A_POOLER = "wait_for is connected through a pooler, where no notification arrives: it polls each second; connect to the server itself"
+THROUGH_A_POOLER = (
+    "wait_for is connected through a pooler, where no notification arrives: it polls each second; "
+    "connect to the server itself"
+)
 
 TRANSACTION = Statement(
-    "SELECT pg_catalog.current_setting('transaction_isolation'), pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text",
+    "SELECT pg_catalog.current_setting('transaction_isolation'), "
+    "pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text",
     {},
 )
 # A wait asks for a call, answered with its result, or for some seconds of listening, answered with the payloads of the
@@ -97,7 +101,8 @@ def wait_for(
         return _poll(driver, wait)
     if driver is None and not isinstance(where, str):
         raise TypeError(
-            "wait_for needs a connection string, or a connection of psycopg, SQLAlchemy (Connection, Session and their async kinds), "
+            "wait_for needs a connection string, or a connection of psycopg, SQLAlchemy (Connection, "
+            "Session and their async kinds), "
             f"Django or asyncpg, not a {type(where).__qualname__}"
         )
     refuse_on_event_loop("wait_for", "an async connection, or await Waiter.ended()")
@@ -123,7 +128,8 @@ async def _poll(driver: Driver, wait: Wait) -> MessageResult:
     if isolation != "read committed" or written is not None:
         why = f"is {isolation.upper()}" if isolation != "read committed" else "has written something"
         raise ValueError(
-            f"wait_for: the transaction of this connection {why}, so that it would never see the end: commit it first, or use a Waiter"
+            f"wait_for: the transaction of this connection {why}, so that it would never see the end: "
+            "commit it first, or use a Waiter"
         )
     pause_s = FIRST_PAUSE_S
     while (result := wait.take(await _look(driver, wait.message_id))) is None:

@@ -54,7 +54,7 @@ class Waiter:
         finally:
             self._end(wait)
 
-    async def ended(self, message_id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: ASYNC109 - as of wait_for
+    async def ended(self, message_id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: ASYNC109
         """Wait until a message has ended, and return how.
 
         A message that is retried has not ended; one that is redriven has, and its successor is another message.

@@ -37,7 +37,10 @@ ENDING_MIN_S, ENDING_MAX_S = 0.02, 1.0
 PART = 1000
 # A connection that has not answered by then is dead.
 ANSWER_TIMEOUT_S = 15.0
-THROUGH_A_POOLER = "the Waiter is connected through a pooler, where no notification arrives: it polls each second; connect to the server itself"
+THROUGH_A_POOLER = (
+    "the Waiter is connected through a pooler, where no notification arrives: it polls each second; "
+    "connect to the server itself"
+)
 
 
 class SharedWait(Wait):
@@ -165,7 +168,7 @@ class Waiting:
         for wait in list(self._waits.get(row.id, ())):
             try:
                 result = wait.take(row)
-            except Exception as error:  # noqa: BLE001 - it belongs to the one that waits: an output may be no JSON for Python
+            except Exception as error:  # noqa: BLE001 - for the one that waits: an output may be no JSON for Python
                 self._fail(wait, error)
                 continue
             if result is not None:

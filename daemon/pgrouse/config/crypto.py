@@ -52,7 +52,7 @@ def _variable(text: str) -> str:
 
 def _no_text(given: Any) -> Any:
     if isinstance(given, str):
-        raise ValueError(f"a key must not be in the configuration: {WHERE_KEYS_BELONG}")  # noqa: TRY004 - pydantic's way
+        raise ValueError(f"a key must not be in the configuration: {WHERE_KEYS_BELONG}")  # noqa: TRY004 - as pydantic
     return given
 
 

@@ -169,7 +169,8 @@ class TopicPolicy(PolicyTable):
             default=30 * S,
             is_required=True,
             effects={
-                OTHER: "When a worker dies, its messages are available again after {value}. Messages that run now keep their lock."
+                OTHER: "When a worker dies, its messages are available again after {value}. "
+                "Messages that run now keep their lock."
             },
         ),
     ] = None
@@ -192,8 +193,10 @@ class TopicPolicy(PolicyTable):
             effects={
                 "none": "A message that failed is tried again at once.",
                 "constant": "Each new attempt begins {base} after the one that failed.",
-                "linear": "The first new attempt begins {base} after the failure, and each later one waits longer by the same step.",
-                OTHER: "The first new attempt begins about {base} after the failure, and each later one waits a multiple of that, up to the cap.",
+                "linear": "The first new attempt begins {base} after the failure, and each later one waits "
+                "longer by the same step.",
+                OTHER: "The first new attempt begins about {base} after the failure, and each later one waits a "
+                "multiple of that, up to the cap.",
             },
         ),
     ] = None
@@ -212,8 +215,10 @@ class TopicPolicy(PolicyTable):
             default=False,
             is_required=True,
             effects={
-                True: "A worker whose lock has expired cannot settle its message, even if no other worker has claimed it.",
-                False: "A worker whose lock has expired can still settle its message as long as no other worker has claimed it.",
+                True: "A worker whose lock has expired cannot settle its message, even if no other worker has claimed "
+                "it.",
+                False: "A worker whose lock has expired can still settle its message as long as no other worker has "
+                "claimed it.",
             },
         ),
     ] = None
@@ -223,7 +228,8 @@ class TopicPolicy(PolicyTable):
         PolicySetting(
             group="Attempts",
             effects={
-                OTHER: "When too many attempts fail, the topic stops automatically, and tries again with a few messages after the pause."
+                OTHER: "When too many attempts fail, the topic stops automatically, and tries again with a few "
+                "messages after the pause."
             },
         ),
     ] = None
@@ -236,7 +242,8 @@ class TopicPolicy(PolicyTable):
             none=0,
             effects={
                 0: "The concurrency of the workers is the only limit.",
-                OTHER: "At most {amount} of the topic run at once, across all workers; others wait. Messages that run now continue.",
+                OTHER: "At most {amount} of the topic run at once, across all workers; others wait. "
+                "Messages that run now continue.",
             },
         ),
     ] = None
@@ -297,7 +304,8 @@ class TopicPolicy(PolicyTable):
             default=False,
             is_required=True,
             effects={
-                True: "Within a channel, a message begins only after all earlier ones have ended; a message that is retried blocks those behind it.",
+                True: "Within a channel, a message begins only after all earlier ones have ended; "
+                "a message that is retried blocks those behind it.",
                 False: "Messages of a channel no longer wait for the earlier ones.",
             },
         ),
@@ -375,7 +383,8 @@ class TopicPolicy(PolicyTable):
             none=0 * S,
             effects={
                 0 * S: "Messages wait for as long as it takes.",
-                OTHER: "A message that waits longer than {value} ends as expired. This applies to messages published from then on.",
+                OTHER: "A message that waits longer than {value} ends as expired. "
+                "This applies to messages published from then on.",
             },
         ),
     ] = None
@@ -415,7 +424,8 @@ class TopicPolicy(PolicyTable):
             is_required=True,
             effects={
                 "auto": "A publish notifies only if a sleeping worker would otherwise find the message too late.",
-                "always": "Every publish notifies, also for listeners outside of pgrouse; this makes publishing slower.",
+                "always": "Every publish notifies, also for listeners outside of "
+                "pgrouse; this makes publishing slower.",
                 "off": "No publish notifies: workers find messages by polling.",
             },
         ),
@@ -452,7 +462,8 @@ class TopicPolicy(PolicyTable):
             default=30 * DAY,
             is_required=True,
             effects={
-                OTHER: "Archived messages older than {value} are deleted by the next maintenance, and cannot be restored."
+                OTHER: "Archived messages older than {value} are deleted by the "
+                "next maintenance, and cannot be restored."
             },
         ),
     ] = None

@@ -84,7 +84,10 @@ def _has_a_dot(key: Key, value: Any) -> bool:
 
 def _unquoted(key: Key) -> str:
     table, *parts = (str(each) for each in key)
-    return f'unknown key {parts[-1]!r} in [{table}.{parts[0]}]; if the topic is {".".join(parts)}, quote its name: [{table}."{".".join(parts)}"]'
+    return (
+        f"unknown key {parts[-1]!r} in [{table}.{parts[0]}]; if the topic is {'.'.join(parts)}, quote its name: "
+        f'[{table}."{".".join(parts)}"]'
+    )
 
 
 def _unknown(key: Key, known: list[str]) -> str:

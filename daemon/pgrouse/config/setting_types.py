@@ -111,7 +111,9 @@ def _read_schema(value: Any, info: ValidationInfo) -> Any:
         folder = Path((info.context or {}).get("folder", ""))
         value = _read_json(folder / value[1:])
     if not isinstance(value, dict | bool):
-        raise ValueError(f'expected a JSON Schema: a table, true, or "@FILE" with one, found {value!r:.80}')  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f'expected a JSON Schema: a table, true, or "@FILE" with one, found {value!r:.80}'
+        )
     try:
         compile_schema(value)
     except (SchemaUnusable, ConfigError) as error:

@@ -170,7 +170,8 @@ def _settings(values: dict[str, Any], table: Key) -> Iterator[tuple[Key, Any]]:
     """
     for name, value in values.items():
         key = (*table, name)
-        is_table = len(key) <= 2 or (key[2] == "channels" and len(key) <= 4)  # noqa: PLR2004 - topics, name, channels, name
+        # As in topics, NAME, channels, NAME.
+        is_table = len(key) <= 2 or (key[2] == "channels" and len(key) <= 4)  # noqa: PLR2004
         if is_table and isinstance(value, dict):
             yield from _settings(value, key)
         else:
@@ -299,7 +300,10 @@ def _expanded(value: Any, key: Key, environ: Mapping[str, str], source: ConfigSo
             return "${"
         if (known := environ.get(found["name"]) or found["default"]) is not None:
             return known
-        text = f"{show_key(key)} needs the environment variable {found['name']}, which is not set: set it, or write ${{{found['name']}:-default}}"
+        text = (
+            f"{show_key(key)} needs the environment variable {found['name']}, which is not set: "
+            f"set it, or write ${{{found['name']}:-default}}"
+        )
         source.problems.append(ConfigProblem(source.origin(key), show_key(key), text))
         return ""
 

@@ -124,7 +124,8 @@ class Cipher:
             raise DecryptionFailed(f"it is the encrypted {ContentKind(header.kind).name.lower()} of something else")
         if topic is not None and not self._is_accepted(header.topic, topic):
             raise DecryptionFailed(
-                f"it was encrypted for topic {header.topic}, which {topic} does not take: add it to the subscriptions of {topic}, or to crypto.accept_from"
+                f"it was encrypted for topic {header.topic}, which {topic} does not take: "
+                f"add it to the subscriptions of {topic}, or to crypto.accept_from"
             )
         return Decrypted(ContentKind(header.kind), plain)
 
@@ -162,7 +163,8 @@ class Cipher:
         body = self.encrypt(topic, data, kind)
         if len(body) > jsonb.MAX_BYTES:
             raise InvalidMessage(
-                f"encrypted it has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: store it elsewhere and publish where it is"
+                f"encrypted it has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: "
+                "store it elsewhere and publish where it is"
             )
         rest = {name: value for name, value in columns.items() if name != "payload"}
         return rest | {"body": body, "headers": mark_headers(columns.get("headers"), self.current)}

@@ -48,5 +48,7 @@ def load_cipher_or_keyless(settings: Config) -> Cipher | None:
     try:
         return load_cipher(settings)
     except ConfigError as error:
-        log.error(events.CRYPTO_KEYS_UNREADABLE, reason=str(error), fix="nothing is published to encrypted topics")  # noqa: TRY400
+        log.error(  # noqa: TRY400
+            events.CRYPTO_KEYS_UNREADABLE, reason=str(error), fix="nothing is published to encrypted topics"
+        )
         return KeylessCipher(settings.crypto.topics)

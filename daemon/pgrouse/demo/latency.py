@@ -59,7 +59,8 @@ def measure(watch: ProgressWatch) -> WakeLatency:
     wake = WakeLatency(PUBLISHES, _quantile(latencies, 0.5), _quantile(latencies, 0.99), latencies[-1])
     watch.screen.tell(
         "wake",
-        f"{PUBLISHES} orders, {1000 * APART_S:.0f} ms apart, to sleeping workers: p50 {wake.p50_ms:.1f} ms, p99 {wake.p99_ms:.1f} ms"
+        f"{PUBLISHES} orders, {1000 * APART_S:.0f} ms apart, to sleeping workers: "
+        f"p50 {wake.p50_ms:.1f} ms, p99 {wake.p99_ms:.1f} ms"
         " from the return of the commit to the start of the handler, by one monotonic clock",
     )
     return wake

@@ -108,10 +108,8 @@ def stop(dsn: str | None, screen: Screen) -> None:
         environment = DemoEnvironment(dsn, screen)
         environment.server.start()
         environment.clear_away()
-        screen.tell(
-            "stop",
-            f"{processes} processes and {'the private server' if environment.is_private else 'the schemas of the demo'} are gone",
-        )
+        made = "the private server" if environment.is_private else "the schemas of the demo"
+        screen.tell("stop", f"{processes} processes and {made} are gone")
 
 
 def _set_up(folder: RunFolder, environment: DemoEnvironment) -> DemoEnvironment:
@@ -173,7 +171,8 @@ def _conclude(demo_report: DemoReport, screen: Screen) -> None:
     verdict = "all checks passed" if demo_report.balanced else "SOME CHECKS FAILED"
     screen.tell(
         "result",
-        f"{verdict}; {demo_report.took_s:.1f} s in all, first message done after {demo_report.work_began_after_s:.1f} s",
+        f"{verdict}; {demo_report.took_s:.1f} s in all, first message done "
+        f"after {demo_report.work_began_after_s:.1f} s",
         "bold green" if demo_report.balanced else "bold red",
     )
 

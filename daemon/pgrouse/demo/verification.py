@@ -92,7 +92,10 @@ def _once(conn: Connection, directory: InputFiles) -> Verification:
         """,
     )
     if ended_twice or wrong or rows != len(directory.files):
-        text = f"{ended_twice} messages ended twice, {wrong} files were not stored exactly once, {rows:,} of {len(directory.files):,} rows are there"
+        text = (
+            f"{ended_twice} messages ended twice, {wrong} files were not stored exactly once, "
+            f"{rows:,} of {len(directory.files):,} rows are there"
+        )
         return Verification("once", ok=False, text=text)
     return Verification("once", ok=True, text="no message ended twice, every file read is stored exactly once")
 
@@ -105,7 +108,10 @@ def _files(conn: Connection, directory: InputFiles, look: Callable[[], object]) 
         verdicts[_verdict(file, *stored.get(file.path, (None, None)))].append(file.path)
     right, rejected, changed, wrong = verdicts.values()
     if wrong:
-        text = f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: {', '.join(wrong[:EXAMPLES])}"
+        text = (
+            f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: "
+            f"{', '.join(wrong[:EXAMPLES])}"
+        )
         return Verification("files", ok=False, text=text)
     aside = f" ({len(changed)} changed in the meantime and were not compared)" if changed else ""
     text = f"{len(right):,} digests right, {len(rejected):,} rejected with reason: each file read again{aside}"
@@ -165,13 +171,17 @@ def _outcomes(conn: Connection, worker_kill: WorkerKill) -> Verification:
         SELECT a.topic, a.result, a.attempts FROM messages.message_archive AS a
         WHERE a.topic LIKE 'orders.%%' AND a.result <> 'success'
            OR a.topic = 'invoice.render' AND a.result <> 'success'
-           OR a.topic = 'mail.send' AND (a.result, a.attempts) <> (CASE WHEN a.id = ANY (%s) THEN a.result ELSE 'failed' END, 3)
+           OR a.topic = 'mail.send'
+           AND (a.result, a.attempts) <> (CASE WHEN a.id = ANY (%s) THEN a.result ELSE 'failed' END, 3)
         """,
         [worker_kill.ids],
     ).fetchall()
     mails = _number(conn, "SELECT count(*) FROM messages.message_archive AS a WHERE a.topic = 'mail.send'")
     if rows or mails != MAILS:
-        text = f"orders or mails ended as they should not: {', '.join(map(str, rows[:EXAMPLES]))}; {mails} of {MAILS} mails"
+        text = (
+            f"orders or mails ended as they should not: {', '.join(map(str, rows[:EXAMPLES]))}; "
+            f"{mails} of {MAILS} mails"
+        )
         return Verification("outcomes", ok=False, text=text)
     return Verification("outcomes", ok=True, text="orders and invoices succeeded, mails died at their third attempt")
 
@@ -202,7 +212,8 @@ def _alerts(conn: Connection, received: set[int]) -> Verification:
           SELECT a.topic, a.result, count(*) AS n FROM messages.message_archive AS a
           WHERE a.result NOT IN ('success', 'cancelled') GROUP BY a.topic, a.result
         ), alert AS (
-          SELECT a.topic, a.result, sum(a.count) AS n FROM messages.alert AS a WHERE a.kind = 'dead_message' GROUP BY a.topic, a.result
+          SELECT a.topic, a.result, sum(a.count) AS n FROM messages.alert AS a
+          WHERE a.kind = 'dead_message' GROUP BY a.topic, a.result
         )
         SELECT count(*) FROM dead FULL JOIN alert USING (topic, result) WHERE dead.n IS DISTINCT FROM alert.n
         """,
@@ -211,7 +222,10 @@ def _alerts(conn: Connection, received: set[int]) -> Verification:
     ids = {row[0] for row in conn.execute("SELECT a.id FROM messages.alert AS a WHERE a.kind = 'dead_message'")}
     text = f"{dead:,} dead messages, each in one of the {len(ids):,} alerts that were received"
     if unequal or ids != received:
-        text = f"{dead:,} dead messages: for {unequal} topics and results the alerts are not as many, {len(ids - received)} alerts were not received"
+        text = (
+            f"{dead:,} dead messages: for {unequal} topics and results the alerts are not as many, "
+            f"{len(ids - received)} alerts were not received"
+        )
     return Verification("alerts", not unequal and ids == received, text)
 
 

@@ -201,7 +201,7 @@ def _start(command: list[str], environ: dict[str, str], out: IO[bytes], outlives
         stdout=out,
         stderr=out,
         start_new_session=True,
-        preexec_fn=None if outlives_us or sys.platform != "linux" else _die_with_parent,  # noqa: PLW1509 - we have no threads
+        preexec_fn=None if outlives_us or sys.platform != "linux" else _die_with_parent,  # noqa: PLW1509 - no threads
     )
 
 

@@ -55,14 +55,16 @@ def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
 
 def _tell_what_became(watch: ProgressWatch, worker_kill: WorkerKill) -> None:
     rows = watch.conn.execute(
-        "SELECT a.topic, count(*) FROM messages.message_archive AS a WHERE a.id = ANY (%s) AND a.result = 'lock_expired' GROUP BY 1",
+        "SELECT a.topic, count(*) FROM messages.message_archive AS a "
+        "WHERE a.id = ANY (%s) AND a.result = 'lock_expired' GROUP BY 1",
         [worker_kill.ids],
     )
     expired = Counter(dict(rows.fetchall()))
     back = Counter(worker_kill.held) - expired
     watch.screen.tell(
         "recover",
-        f"{worker_kill.freed_after_s:.1f} s later its locks had expired: {_enumerate(back)} came back to be tried again,"
+        f"{worker_kill.freed_after_s:.1f} s later its locks had expired: "
+        f"{_enumerate(back)} came back to be tried again,"
         f" {_enumerate(expired)} (one attempt, no more) archived as lock_expired",
     )
 
@@ -86,7 +88,8 @@ def _is_working(watch: ProgressWatch, victim: DemoWorker) -> bool:
 def _locked(watch: ProgressWatch, worker: DemoWorker) -> dict[int, str]:
     """Return the messages that a worker has locked: id and topic."""
     rows = watch.conn.execute(
-        "SELECT m.id, m.topic FROM messages.message AS m WHERE m.claim_id IS NOT NULL AND starts_with(m.locked_by, %s) ORDER BY m.id",
+        "SELECT m.id, m.topic FROM messages.message AS m "
+        "WHERE m.claim_id IS NOT NULL AND starts_with(m.locked_by, %s) ORDER BY m.id",
         [f"{worker.name}:"],
     )
     return dict(rows.fetchall())
@@ -94,7 +97,8 @@ def _locked(watch: ProgressWatch, worker: DemoWorker) -> dict[int, str]:
 
 def _backends(watch: ProgressWatch, worker: DemoWorker) -> int:
     row = watch.conn.execute(
-        "SELECT count(*) FROM pg_stat_activity AS s WHERE s.datname = current_database() AND s.application_name LIKE %s",
+        "SELECT count(*) FROM pg_stat_activity AS s "
+        "WHERE s.datname = current_database() AND s.application_name LIKE %s",
         [f"pgrouse % {worker.name}:%"],
     ).fetchone()
     return row[0] if row else 0

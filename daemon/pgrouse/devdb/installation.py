@@ -64,8 +64,9 @@ def embedded() -> Installation | None:
 
 def inspect(bindir: Path, label: str = "") -> Installation | None:
     """Return a description of the server binaries in `bindir`; None if there is no working server."""
+    command = [bindir / "postgres", "--version"]
     try:
-        said = subprocess.run([bindir / "postgres", "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own path
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own path
     except (OSError, subprocess.CalledProcessError):
         return None
     version = re.search(r"\d+(\.\d+)?", said)
@@ -99,7 +100,8 @@ def _library_dirs(bindir: Path) -> list[Path]:
 
 def _share_dirs(bindir: Path, major: str) -> list[Path]:
     prefix = bindir.parent
-    debian = bindir.parents[3] / "share" / "postgresql" / major if len(bindir.parents) > 3 else prefix  # noqa: PLR2004 - /usr/lib/postgresql/15
+    # As of /usr/lib/postgresql/15/bin.
+    debian = bindir.parents[3] / "share" / "postgresql" / major if len(bindir.parents) > 3 else prefix  # noqa: PLR2004
     return [debian, prefix / "share", prefix / "share" / "postgresql", prefix / "share" / prefix.name]
 
 

@@ -37,7 +37,8 @@ def server_user() -> pwd.struct_passwd:
     user = known.get("postgres") or known.get("nobody")
     if user is None:
         raise DatabaseUnreachable(
-            "PostgreSQL does not run as root, and there is no user `postgres` or `nobody`: add one with `useradd postgres`"
+            "PostgreSQL does not run as root, and there is no user `postgres` or `nobody`: "
+            "add one with `useradd postgres`"
         )
     return user
 
@@ -100,7 +101,8 @@ def socket_folder(folder: Path) -> Path:
         return folder
     digest = sha256(os.fsencode(folder)).hexdigest()[:12]
     short = Path(tempfile.gettempdir()) / f"pgrouse-{digest}"
-    return short if len(os.fsencode(short)) <= LONGEST_SOCKET_DIR else Path("/tmp") / short.name  # noqa: S108 - own_folder refuses a planted one
+    # A planted folder is refused by own_folder.
+    return short if len(os.fsencode(short)) <= LONGEST_SOCKET_DIR else Path("/tmp") / short.name  # noqa: S108
 
 
 def delete(folder: Path) -> None:
@@ -123,9 +125,10 @@ def readable(installation: Installation) -> Installation:
 def _runs(bindir: Path) -> bool:
     command = [str(bindir / "postgres"), "--version"]
     try:
-        return subprocess.run(command, capture_output=True, check=False, cwd="/", **identity()).returncode == 0  # noqa: S603
+        run = subprocess.run(command, capture_output=True, check=False, cwd="/", **identity())  # noqa: S603
     except PermissionError:
         return False
+    return run.returncode == 0
 
 
 def _tree(bindir: Path) -> Path:

@@ -30,7 +30,10 @@ def check(target: DoctorTarget) -> Iterator[Finding]:
     least, at_most = (processes * each for each in _per_process(target.settings))
     who = "a worker like this one takes" if processes == 1 else f"{processes} workers like this one take"
     takes = f"{who} {least} connections, {at_most} at most; the server allows {most}"
-    fix = "lower worker.claim_connections, worker.processes or database.pool_size, put a pooler in between, or raise max_connections"
+    fix = (
+        "lower worker.claim_connections, worker.processes or database.pool_size, put a pooler in between, "
+        "or raise max_connections"
+    )
     if least > most:
         yield fail("connections_needed", takes, fix)
     elif at_most > most:

@@ -30,12 +30,16 @@ VIEW = re.compile(r"CREATE OR REPLACE VIEW messages\.(?P<name>\w+)")
 INDEX = re.compile(
     r"^(?P<verb>CREATE(?: UNIQUE)? INDEX|DROP INDEX) (?:messages\.)?(?P<name>\w+)(?P<rest>[^;]*);", re.MULTILINE
 )
-LEDGER = "SELECT l.name FROM messages.migration AS l JOIN unnest(%s::text[], %s::text[]) AS f (name, digest) USING (name) WHERE l.digest = f.digest"
+LEDGER = (
+    "SELECT l.name FROM messages.migration AS l JOIN unnest(%s::text[], %s::text[]) AS f (name, digest) "
+    "USING (name) WHERE l.digest = f.digest"
+)
 FUNCTIONS = (
     "SELECT p.proname::text, p.prosrc, p.prosecdef FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
 )
 OBJECTS = """
-  SELECT 'index ' || c.relname FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('i', 'I')
+  SELECT 'index ' || c.relname FROM pg_class AS c
+  WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('i', 'I')
   UNION ALL
   SELECT 'view ' || c.relname FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'v'
   UNION ALL

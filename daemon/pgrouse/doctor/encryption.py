@@ -90,5 +90,11 @@ def _at_least(count: int, usage: key_usage.KeyUsage) -> str:
 
 def _fix(use: key_usage.KeyUse, cipher: Cipher | None) -> str:
     if cipher is not None and use.key in cipher.names:
-        return f"another key has the name {use.key} here: configure the right one under this name, then restart or reload the daemons"
-    return f'configure it, [crypto.keys."{use.key}"], where the daemons run, and restart or reload them; messages.cancel ends messages whose key is lost'
+        return (
+            f"another key has the name {use.key} here: configure the right one under this name, "
+            "then restart or reload the daemons"
+        )
+    return (
+        f'configure it, [crypto.keys."{use.key}"], where the daemons run, and restart or reload them; '
+        "messages.cancel ends messages whose key is lost"
+    )

@@ -33,7 +33,8 @@ def check(target: DoctorTarget) -> Iterator[Finding]:
         yield ok("listener", f"a notification arrived at {where}")
         return
     fix = (
-        "set database.listen_dsn to a direct connection to the same database as dsn, not through a pooler in transaction mode"
+        "set database.listen_dsn to a direct connection to the same database as dsn, "
+        "not through a pooler in transaction mode"
         if separate
         else "set database.listen_dsn to a direct connection: dsn goes through a pooler in transaction mode"
     )

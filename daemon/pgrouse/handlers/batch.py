@@ -233,7 +233,7 @@ class Batch:
     def _validates(self, message: Message, item: Item[Any]) -> bool:
         try:
             item.payload = self.handler.decode(message)
-        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything: it is about this message alone
+        except Exception as error:  # noqa: BLE001 - a validator may raise anything, about this message alone
             if not self.record_outcome(item, error):
                 self.log_after_completion(self.runtime.encryption.describe_error(message, error))
             return False

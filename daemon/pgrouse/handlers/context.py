@@ -235,7 +235,8 @@ class SharedContext(MessageView, Generic[C, R]):
             raise RuntimeError("ctx.transaction() completes the message itself: use it or ctx.complete(), not both")
         if self.connection is not None:
             raise RuntimeError(
-                "ctx.complete() in the function of ctx.step(transaction=True): call it behind the step, or do the step in ctx.transaction()"
+                "ctx.complete() in the function of ctx.step(transaction=True): "
+                "call it behind the step, or do the step in ctx.transaction()"
             )
         if output is not None:
             self.output = output

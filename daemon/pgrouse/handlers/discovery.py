@@ -120,7 +120,10 @@ class _Reading:
     def _add_schedule(self, declared: DeclaredSchedule) -> None:
         known = self._schedules.setdefault(declared.name, declared.place)
         if known is not declared.place:
-            text = f'schedule {declared.name} is declared at {_at(known)} already: give one of them a name="..." of its own'
+            text = (
+                f"schedule {declared.name} is declared at {_at(known)} already: "
+                'give one of them a name="..." of its own'
+            )
             self._problem(declared.place, declared.name, text)
             return
         try:

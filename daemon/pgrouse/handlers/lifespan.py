@@ -108,7 +108,8 @@ class Lifespan:
             await self._hold_in_thread(manager)
         else:
             raise TypeError(
-                f"it returned a {type(manager).__name__}, which is no context manager: decorate it with @asynccontextmanager"
+                f"it returned a {type(manager).__name__}, which is no context manager: "
+                "decorate it with @asynccontextmanager"
             )
 
     async def _hold_in_thread(self, manager: AbstractContextManager[Any]) -> None:

@@ -240,7 +240,10 @@ def _suspicion(chosen: config.TopicSettings) -> str | None:
                 'with ack_policy = "ack_first" a message whose handler fails, or whose worker dies, is not tried again'
             )
         case "ack" | "reject_on_error" | "manual" as policy, str():
-            return f'with ack_policy = "{policy}" the strategy is asked only after ctx.nack() or Retry, never after an exception'
+            return (
+                f'with ack_policy = "{policy}" the strategy is asked only after ctx.nack() or Retry, '
+                "never after an exception"
+            )
     return None
 
 
@@ -271,7 +274,10 @@ def _why_not(module: str) -> str:
     top = module.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
         return f"there is no module {module}: none in a folder of handlers.import_path, and none is installed"
-    return f"module {module} may not be used: put it into a folder of handlers.import_path, or name it in handlers.allowed_modules"
+    return (
+        f"module {module} may not be used: put it into a folder of handlers.import_path, "
+        "or name it in handlers.allowed_modules"
+    )
 
 
 def _find_function(name: str, rules: config.HandlersSettings) -> Any:
@@ -300,7 +306,8 @@ def _import(module_name: str, function_name: str) -> Any:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def _mode(chosen: config.TopicSettings, is_async: bool) -> ExecutionMode:
@@ -350,7 +357,8 @@ def _check_context(name: str, second: inspect.Parameter, wanted: Any, is_async: 
         kind = ("async" if is_async else "not async") + (" and takes batches" if is_batch else "")
         raise ConfigError(f"{name} is {kind}: annotate {second.name} as {context.__name__}, not as {found.__name__}")
     raise ConfigError(
-        f"{name} gets the context as its second argument, and {second.name} is none: annotate it as {context.__name__}, or let it be "
+        f"{name} gets the context as its second argument, and {second.name} is none: "
+        f"annotate it as {context.__name__}, or let it be "
         "keyword-only"
     )
 
@@ -382,7 +390,8 @@ def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:
         return None if wanted is Any else TypeAdapter(wanted)
     except PydanticSchemaGenerationError as error:
         raise ConfigError(
-            f"the payload type of {name} cannot be validated: use a pydantic model, a dataclass, a TypedDict or plain types, "
+            f"the payload type of {name} cannot be validated: use a pydantic model, a dataclass, "
+            "a TypedDict or plain types, "
             f"or no annotation, not {getattr(wanted, '__name__', wanted)}"
         ) from error
     except Exception as error:

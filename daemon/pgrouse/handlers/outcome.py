@@ -129,7 +129,8 @@ def check_returned(returned: object) -> object:
             if isinstance(returned, Coroutine):
                 returned.close()
             return TypeError(
-                f"the handler returned a {type(returned).__name__}, which is never awaited: await it, or make the handler `async def`"
+                f"the handler returned a {type(returned).__name__}, which is never awaited: "
+                "await it, or make the handler `async def`"
             )
         case Generator() | AsyncGenerator():
             return TypeError("the handler returned a generator, which has not run: a handler has no yield")

@@ -24,7 +24,8 @@ from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 COMPLETE = (
     "SELECT pg_catalog.array_to_json(messages.complete("
     "%(ids)s::pg_catalog.text::pg_catalog.int8[], %(claim_ids)s::pg_catalog.text::pg_catalog.int8[], "
-    "ARRAY(SELECT o.output::pg_catalog.jsonb FROM pg_catalog.jsonb_array_elements_text(%(outputs)s::pg_catalog.text::pg_catalog.jsonb) "
+    "ARRAY(SELECT o.output::pg_catalog.jsonb "
+    "FROM pg_catalog.jsonb_array_elements_text(%(outputs)s::pg_catalog.text::pg_catalog.jsonb) "
     "WITH ORDINALITY AS o (output, n) ORDER BY o.n)))::pg_catalog.text"
 )
 NO_RIGHT = "42501"

@@ -220,7 +220,8 @@ class Steps:
     def _check(self, step: Step, is_saved: bool) -> None:
         if not is_saved:
             raise LockLost(
-                f"message {self._message.id} is not this worker's any more: the result of step {step.name!r} was not kept"
+                f"message {self._message.id} is not this worker's any more: "
+                f"the result of step {step.name!r} was not kept"
             )
 
     async def _ask(self, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None, call: Call[T]) -> T:

@@ -20,7 +20,8 @@ from pgrouse.handlers.runtime import HandlerRuntime
 
 ROLLED_BACK = "everything in the transaction was rolled back"
 INSIDE_ANOTHER = (
-    "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True): use the connection that is open, "
+    "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True): "
+    "use the connection that is open, "
     "or open the block first and do the steps in it"
 )
 

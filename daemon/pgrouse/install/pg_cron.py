@@ -256,7 +256,9 @@ def _place(conn: Connection) -> CronPlacement:
                -- A role that may not read the settings can still see whether the extension is here.
                CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
                     THEN (SELECT s.setting FROM pg_settings AS s WHERE s.name = 'cron.database_name')
-                    ELSE (SELECT current_database()::text FROM pg_extension AS e WHERE e.extname = 'pg_cron') END AS cron,
+                    ELSE (
+                      SELECT current_database()::text FROM pg_extension AS e WHERE e.extname = 'pg_cron'
+                    ) END AS cron,
                (SELECT CASE WHEN owner.rolcanlogin THEN owner.rolname::text ELSE 'messages_cron' END
                 FROM pg_namespace AS n JOIN pg_roles AS owner ON owner.oid = n.nspowner
                 WHERE n.nspname = 'messages') AS job_user
@@ -291,7 +293,10 @@ def _refuse_without_right(place: CronPlacement) -> None:
 def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
     """Yield a connection to the database in which pg_cron keeps its jobs."""
     if place.cron is None:
-        text = f"pg_cron is not loaded, or not in the database {place.queue}; the daemons do its work as long as one is alive"
+        text = (
+            f"pg_cron is not loaded, or not in the database {place.queue}; "
+            "the daemons do its work as long as one is alive"
+        )
         fix = "set shared_preload_libraries = 'pg_cron' and cron.database_name, restart PostgreSQL, " + INSTALL
         raise CronUnavailable(CronFinding(CronFindingKind.ABSENT, None, text, fix))
     if place.is_same_database:
@@ -490,7 +495,10 @@ def _failure(cron: Connection, job: ScheduledJob) -> Iterator[CronFinding]:
     if reason := _scalar(cron, query, job.jobid):
         fix = "see cron.job_run_details and the server's log"
         if "connection failed" in reason:
-            fix = f"set cron.use_background_workers = on, or let {job.username} connect to {job.database} without a password"
+            fix = (
+                f"set cron.use_background_workers = on, or let {job.username} connect to {job.database} without a "
+                "password"
+            )
         yield CronFinding(
             CronFindingKind.LAST_RUN_FAILED, job.name, f"the last run of {job.name} failed ({_line(reason)})", fix
         )
@@ -545,7 +553,9 @@ class _Silence:
     launcher: bool
 
     QUERY: ClassVar[LiteralString] = """
-        SELECT extract(epoch FROM clock_timestamp() - greatest(max(k.ran_at), pg_postmaster_start_time()))::float8 AS seconds,
+        SELECT extract(
+          epoch FROM clock_timestamp() - greatest(max(k.ran_at), pg_postmaster_start_time())
+        )::float8 AS seconds,
                max(k.ran_at) IS NOT NULL AS ticked,
                -- If this role may not see the launcher, assume that it runs.
                NOT pg_has_role('pg_read_all_stats', 'USAGE')

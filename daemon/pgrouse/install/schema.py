@@ -154,9 +154,10 @@ def check(conn: psycopg.Connection) -> None:
     if not is_installed(conn):
         raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
     if hidden := _hidden(conn):
+        more = " and others" if len(hidden) > 3 else ""  # noqa: PLR2004
         raise SchemaMismatch(
-            f"row-level security is on for {', '.join(hidden[:3])}{' and others' * (len(hidden) > 3)}, which hides rows of the queue: "  # noqa: PLR2004
-            "run `pgrouse migrate`, which switches it off"
+            f"row-level security is on for {', '.join(hidden[:3])}{more}, "
+            "which hides rows of the queue: run `pgrouse migrate`, which switches it off"
         )
     wanted = _migrations((each.kind, each.name) for each in scripts())
     found = {name for (name,) in conn.execute(APPLIED)}
@@ -170,7 +171,8 @@ def check(conn: psycopg.Connection) -> None:
 # The queue does not use rights on rows: a hidden row is a lost row.
 HIDDEN = """
     SELECT c.oid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_class AS c
-    WHERE c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('messages')::pg_catalog.oid AND c.relrowsecurity
+    WHERE c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('messages')::pg_catalog.oid
+      AND c.relrowsecurity
     ORDER BY 1
 """
 
@@ -185,7 +187,8 @@ def _show_all_rows(conn: psycopg.Connection[Any]) -> None:
         conn.execute(f"ALTER TABLE {name} DISABLE ROW LEVEL SECURITY".encode())
     if hidden := _hidden(conn):
         raise SchemaMismatch(
-            f"an event trigger switches row-level security on again for {hidden[0]}: leave the schema messages out in that trigger"
+            f"an event trigger switches row-level security on again for {hidden[0]}: "
+            "leave the schema messages out in that trigger"
         )
 
 
@@ -216,7 +219,8 @@ def _lock(conn: psycopg.Connection) -> None:
 # For a superuser only: another role that can act as the owner.
 OTHERS = """
     SELECT r.rolname FROM pg_roles AS r
-    WHERE NOT r.rolsuper AND pg_has_role(r.oid, %(owner)s::regrole::oid, 'MEMBER') AND (r.rolcanlogin OR r.rolname <> 'messages_owner')
+    WHERE NOT r.rolsuper AND pg_has_role(r.oid, %(owner)s::regrole::oid, 'MEMBER')
+      AND (r.rolcanlogin OR r.rolname <> 'messages_owner')
       AND (SELECT s.rolsuper FROM pg_roles AS s WHERE s.rolname = current_user)
     ORDER BY r.oid <> %(owner)s::regrole::oid, r.rolname LIMIT 1
 """
@@ -270,7 +274,8 @@ def _apply(conn: psycopg.Connection, each: Script) -> None:
         conn.execute(each.text)
     except errors.DependentObjectsStillExist as error:
         raise SchemaMismatch(
-            f"{each.name} replaces what others are bound to: {error.diag.message_detail}. Keep the definition and the grants of what is "
+            f"{each.name} replaces what others are bound to: {error.diag.message_detail}. "
+            "Keep the definition and the grants of what is "
             'bound, drop it, migrate, and make it again: docs/operating/upgrade.md, "What is bound to a function"'
         ) from error
 
@@ -294,7 +299,8 @@ def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
         """
         SELECT p.oid, p.proname::text, a.grantee::regrole::text, bool_or(a.is_grantable)
         FROM pg_proc AS p, aclexplode(p.proacl) AS a
-        WHERE p.pronamespace = 'messages'::regnamespace AND a.grantee NOT IN (0, p.proowner) AND a.privilege_type = 'EXECUTE'
+        WHERE p.pronamespace = 'messages'::regnamespace AND a.grantee NOT IN (0, p.proowner)
+          AND a.privilege_type = 'EXECUTE'
         GROUP BY 1, 2, 3
         """
     )
@@ -308,7 +314,8 @@ def _grant_again(conn: psycopg.Connection[Any], granted: list[_Grant]) -> None:
     them.
     """
     found = conn.execute(
-        "SELECT p.oid, p.proname::text, p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
+        "SELECT p.oid, p.proname::text, p.oid::regprocedure::text FROM pg_proc AS p "
+        "WHERE p.pronamespace = 'messages'::regnamespace"
     ).fetchall()
     there = {oid for oid, _, _ in found}
     made = {(name, signature) for _, name, signature in found}
@@ -327,7 +334,8 @@ def _record(conn: psycopg.Connection, applied: Sequence[Script]) -> None:
         INSERT INTO messages.migration (kind, name, digest, version)
         SELECT a.kind, a.name, a.digest, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS a (kind, name, digest)
         ON CONFLICT (kind, name) DO UPDATE
-        SET digest = excluded.digest, version = excluded.version, applied_at = clock_timestamp(), applied_by = session_user
+        SET digest = excluded.digest, version = excluded.version, applied_at = clock_timestamp(),
+            applied_by = session_user
         """,
         [version("pgrouse"), *([getattr(each, part) for each in applied] for part in ("kind", "name", "digest"))],
     )

@@ -49,7 +49,8 @@ CASTS = {
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look
 # for it too late.
 READ_START = Statement(
-    "SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, "  # noqa: S608 - constants only
+    "SELECT "  # noqa: S608 - constants only
+    "(pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, "
     f"({schema_cache.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
     {},
 )
@@ -169,8 +170,10 @@ class CopyPart:
         )
         values = ", ".join(CASTS.get(name, f"r.{name}") for name in self.columns)
         return (
-            f"WITH published AS (INSERT INTO messages.message ({', '.join(self.columns)}) SELECT {values} "  # noqa: S608
-            f"FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) AS ({record})) WITH ORDINALITY AS r "
+            "WITH published AS ("  # noqa: S608
+            f"INSERT INTO messages.message ({', '.join(self.columns)}) SELECT {values} "
+            "FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) "
+            f"AS ({record})) WITH ORDINALITY AS r "
             f"ORDER BY r.ordinality RETURNING {returning}) SELECT {answer} FROM published"
         )
 

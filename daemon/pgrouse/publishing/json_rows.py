@@ -18,11 +18,14 @@ INSERT = f"""
         available_at timestamptz, delay_s double precision, ttl_s double precision, max_attempts integer)
       ) WITH ORDINALITY AS g
     )
-    INSERT INTO messages.message (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts)
+    INSERT INTO messages.message (
+      topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts)
     SELECT b.topic, b.channel, b.key, coalesce(b.priority, 5),
            CASE WHEN b.body IS NULL THEN coalesce(b.payload, 'null') END, decode(b.body, 'base64'), b.headers,
            coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')),
-           greatest(coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')), clock_timestamp())
+           greatest(
+             coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')),
+             clock_timestamp())
              + make_interval(secs => b.ttl_s),
            b.max_attempts
     FROM given AS b

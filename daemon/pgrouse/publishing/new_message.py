@@ -186,7 +186,8 @@ def _body(message: NewMessage) -> bytes | None:
     body = bytes(message.body)
     if len(body) > jsonb.MAX_BYTES:
         raise InvalidMessage(
-            f"body has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: store it elsewhere and publish where it is"
+            f"body has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: "
+            "store it elsewhere and publish where it is"
         )
     return body
 

@@ -198,7 +198,8 @@ def _run(driver: Driver, coroutine: Coroutine[Any, Any, T], topic: str | None) -
 def _check_append(topic: str, on_conflict: OnConflict, cipher: Cipher | None) -> None:
     if cipher is not None and on_conflict == "append" and cipher.covers(topic):
         raise InvalidMessage(
-            f"topic {topic} is encrypted: nothing can be appended to what the server cannot read; use on_conflict 'replace', 'ignore' or 'error'"
+            f"topic {topic} is encrypted: nothing can be appended to what the server cannot read; "
+            "use on_conflict 'replace', 'ignore' or 'error'"
         )
 
 

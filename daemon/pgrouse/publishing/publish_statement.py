@@ -35,7 +35,10 @@ HAS_NO_SCHEMA = f"""
     {HAS_NO_POLICY.format(topic="%(topic)s::pg_catalog.text")}
     OR messages.payload_schema_digest(%(topic)s::pg_catalog.text) IS NULL
 """
-SCHEMA_IS_KNOWN = "messages.payload_schema_digest(%(topic)s::pg_catalog.text) OPERATOR(pg_catalog.=) %(known_schema)s::pg_catalog.text"
+SCHEMA_IS_KNOWN = (
+    "messages.payload_schema_digest(%(topic)s::pg_catalog.text) OPERATOR(pg_catalog.=) "
+    "%(known_schema)s::pg_catalog.text"
+)
 
 
 def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: CachedSchema) -> Statement:
@@ -74,7 +77,8 @@ def _by_row(given: dict[str, str]) -> str:
         columns["available_at"] = f"pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) {delay}"
     if ttl := columns.pop("ttl", None):
         columns["expires_at"] = (
-            f"greatest({columns.get('available_at', 'NULL')}, pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.+) {ttl}"
+            f"greatest({columns.get('available_at', 'NULL')}, pg_catalog.clock_timestamp()) "
+            f"OPERATOR(pg_catalog.+) {ttl}"
         )
     return (
         f"INSERT INTO messages.message ({', '.join(columns)}) SELECT {', '.join(columns.values())} WHERE {{}} "
@@ -85,7 +89,8 @@ def _by_row(given: dict[str, str]) -> str:
 def _by_function(given: dict[str, str], on_conflict: OnConflict) -> str:
     arguments = ", ".join(f"p_{name} => {value}" for name, value in given.items())
     return (
-        f"SELECT p.id, p.outcome FROM messages.publish(p_on_conflict => '{on_conflict}', {arguments}) AS p WHERE {{}}"  # noqa: S608
+        "SELECT p.id, p.outcome "  # noqa: S608
+        f"FROM messages.publish(p_on_conflict => '{on_conflict}', {arguments}) AS p WHERE {{}}"
     )
 
 

@@ -15,12 +15,16 @@ from pgrouse.config.payload_schema import PayloadSchema, compile_schema
 from pgrouse.errors import InvalidPayload
 
 READ = """
-    SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text), coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
+    SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text),
+           coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
     FROM messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic OPERATOR(pg_catalog.=) %(topic)s
     WHERE d.topic OPERATOR(pg_catalog.=) '*'
 """
-READ_ALL = "SELECT pg_catalog.jsonb_object_agg(t.topic, t.payload_schema)::pg_catalog.text FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
+READ_ALL = (
+    "SELECT pg_catalog.jsonb_object_agg(t.topic, t.payload_schema)::pg_catalog.text "
+    "FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
+)
 
 
 @dataclass(frozen=True, slots=True)

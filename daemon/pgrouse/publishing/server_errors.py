@@ -30,8 +30,10 @@ ERROR_CLASSES = (
 KEY_CONSTRAINTS = ("message_key", "held_key_pkey")
 DEADLOCK = "40P01"
 CONFLICTS = {
-    DEADLOCK: "another transaction took the same keys in another order: repeat the transaction, or publish keys in one order everywhere",
-    "40001": "another transaction changed this key or limit after this one began: repeat the transaction, or use READ COMMITTED",
+    DEADLOCK: "another transaction took the same keys in another order: repeat the transaction, "
+    "or publish keys in one order everywhere",
+    "40001": "another transaction changed this key or limit after this one began: "
+    "repeat the transaction, or use READ COMMITTED",
 }
 # The table, schema or function does not exist.
 NOT_INSTALLED = ("42P01", "3F000", "42883")

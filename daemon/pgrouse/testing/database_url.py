@@ -28,9 +28,8 @@ class DatabaseUrl(str):
         credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
         address = f"[{host}]" if ":" in host else host
         query = f"?{urlencode(options, safe='/')}" if options else ""
-        return cls(
-            f"postgresql://{credentials}{address}{f':{port}' if port else ''}/{quote(parts.get('dbname', ''), safe='')}{query}"
-        )
+        place = f"{address}:{port}" if port else address
+        return cls(f"postgresql://{credentials}{place}/{quote(parts.get('dbname', ''), safe='')}{query}")
 
     def url(self, driver: str = "postgresql") -> str:
         """Return it with another scheme.

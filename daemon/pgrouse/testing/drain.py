@@ -155,7 +155,8 @@ class _Drain:
         while claimed := await self._claim(list(self.handlers), 1):
             if len(self.attempts) >= self.limit:
                 raise RuntimeError(
-                    f"drain: {self.limit:,} attempts were made and there is more to do, next a message of topic {claimed[0].topic}: "
+                    f"drain: {self.limit:,} attempts were made and there is more to do, "
+                    f"next a message of topic {claimed[0].topic}: "
                     "does a handler publish to itself, or is the limit too low?"
                 )
             await self._work(self.handlers[claimed[0].topic], claimed)

@@ -89,7 +89,8 @@ def _check_name(conn: psycopg.Connection, database: str | None) -> None:
     name = conn.info.dbname
     if database is None and not OF_TESTS.search(name):
         raise RuntimeError(
-            f"clean() deletes all messages, policies and schedules, and the database {name} is none of tests by its name: connect to one of "
+            f"clean() deletes all messages, policies and schedules, and the database {name} is none of tests by "
+            "its name: connect to one of "
             f'testing.database(), or say that it is one: clean(conn, database="{name}")'
         )
     if database not in (None, name):
@@ -100,8 +101,10 @@ def _check_no_worker(conn: psycopg.Connection) -> None:
     found = conn.execute("SELECT name, host, pid, kind FROM messages.worker_state WHERE alive ORDER BY name").fetchall()
     if alive := [f"{name} ({host}, process {pid})" for name, host, pid, kind in found if not _is_dead(host, pid, kind)]:
         raise RuntimeError(
-            f"clean() deletes the policies and schedules of workers, and in the database {conn.info.dbname} run {', '.join(alive)}: "
-            "stop them before, as the fixture pgrouse_worker does at the end of its test, and give them a database of their own if they "
+            f"clean() deletes the policies and schedules of workers, and in the database {conn.info.dbname} "
+            f"run {', '.join(alive)}: "
+            "stop them before, as the fixture pgrouse_worker does at the end of its test, "
+            "and give them a database of their own if they "
             "live longer than a test"
         )
 

@@ -16,7 +16,8 @@ COLUMNS = ("id", "topic", "payload", "headers", "key", "channel", "priority", "m
 ALL = f"""
     SELECT coalesce(json_agg(p ORDER BY p.id), '[]')::text
     FROM (
-      SELECT {", ".join(COLUMNS)}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed FROM messages.message
+      SELECT {", ".join(COLUMNS)}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed
+      FROM messages.message
       UNION ALL SELECT {", ".join(COLUMNS)}, encode(body, 'hex'), false FROM messages.message_archive
     ) AS p
     WHERE %(topic)s::text IS NULL OR p.topic = %(topic)s::text
@@ -88,7 +89,8 @@ async def _assert_published(
     raise AssertionError(
         f"expected {how_many} of topic {topic}{like}; {len(fitting)} of these fit:{_listed(of_topic)}"
         if of_topic
-        else f"expected {how_many} of topic {topic}{like}; nothing of this topic was published{_others(await _published(driver, None))}"
+        else f"expected {how_many} of topic {topic}{like}; nothing of this topic was "
+        f"published{_others(await _published(driver, None))}"
     )
 
 
@@ -107,7 +109,8 @@ def _fits(wanted: Any, there: Any) -> bool:
 
 
 def _listed(messages: list[dict[str, Any]]) -> str:
-    return "".join(f"\n  {_brief(each)}" for each in messages[:20]) + ("\n  …" if len(messages) > 20 else "")  # noqa: PLR2004
+    more = "\n  …" if len(messages) > 20 else ""  # noqa: PLR2004
+    return "".join(f"\n  {_brief(each)}" for each in messages[:20]) + more
 
 
 def _brief(message: dict[str, Any]) -> str:

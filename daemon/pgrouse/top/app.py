@@ -161,8 +161,13 @@ class Top(App[None]):
     #filter { display: none; height: 1; border: none; padding: 0; background: ansi_default; }
     #filter.open { display: block; }
     ModalScreen { align: center middle; background: transparent; }
-    .dialog { width: 74; max-width: 96%; height: auto; max-height: 90%; border: round ansi_cyan; padding: 0 1; background: ansi_default; }
-    .dialog Input { border: none; height: 1; margin: 0 0 1 0; padding: 0; background: ansi_default; text-style: underline; }
+    .dialog {
+      width: 74; max-width: 96%; height: auto; max-height: 90%;
+      border: round ansi_cyan; padding: 0 1; background: ansi_default;
+    }
+    .dialog Input {
+      border: none; height: 1; margin: 0 0 1 0; padding: 0; background: ansi_default; text-style: underline;
+    }
     Footer { background: ansi_default; }
     """
     BINDINGS: ClassVar[list[Any]] = [
@@ -379,7 +384,8 @@ class Top(App[None]):
         outcomes = await self._do(partial(action.redrive, ids=would.ids, options=options))
         if outcomes is not FAILED:
             self.notify(
-                f"put back {plural(sum(outcomes[each] for each in REDRIVEN_OUTCOMES), 'message')} of {would.group.topic}"
+                f"put back {plural(sum(outcomes[each] for each in REDRIVEN_OUTCOMES), 'message')} "
+                f"of {would.group.topic}"
             )
 
     @work(exclusive=True, group="dialog")

@@ -29,7 +29,10 @@ HOUR = timedelta(hours=1)
 SHORTEST_BAR_S = 20
 MOST_GROUPS = 500
 MOST_WORKERS = 500
-LIMITS = b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
+LIMITS = (
+    b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off; "
+    b"SET LOCAL jit = off"
+)
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,10 @@ class MessageCrypto:
 
     def _accept_plain(self, message: Message) -> Message | Settlement:
         if self.settings.unencrypted == "reject" and self.cipher.covers(message.topic):
-            reason = 'this message is not encrypted, and its topic is: publish it with the key (crypto.unencrypted = "reject")'
+            reason = (
+                "this message is not encrypted, and its topic is: publish it with the key (crypto.unencrypted = "
+                '"reject")'
+            )
             return Settlement(message, SettleKind.REJECT, error=reason)
         try:
             return self._with_plain_state(message)

@@ -372,7 +372,8 @@ class Service:
             events.POOLER_FOUND,
             prepared_statements="used" if conn.prepare_threshold is not None else "not used",
             listen_dsn="set" if self.settings.database.listen_dsn else "not set",
-            meaning="settings of sessions are left as they are; in transaction mode notifications arrive only at a direct database.listen_dsn",
+            meaning="settings of sessions are left as they are; in transaction mode notifications arrive only at a "
+            "direct database.listen_dsn",
         )
 
     def _apply_policies(self, conn: psycopg.Connection) -> None:

@@ -9,7 +9,10 @@ from typing import NamedTuple
 from pgrouse.client.call import Call, Rows, bigints, function_call, nothing, value
 from pgrouse.client.message import COLUMNS, Message, read_messages
 
-SET_PROGRESS = b"SELECT messages.set_progress(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[]::pg_catalog.jsonb[], %s)"
+SET_PROGRESS = (
+    b"SELECT messages.set_progress(%s::pg_catalog.int8[], %s::pg_catalog.int8[], "
+    b"%s::pg_catalog.text[]::pg_catalog.jsonb[], %s)"
+)
 
 
 class ClaimRef(NamedTuple):

@@ -18,12 +18,14 @@ COMPLETE = (
 REJECT = b"SELECT messages.reject(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[])"
 FAIL = b"SELECT messages.fail(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[])"
 RETRY = (
-    b"SELECT messages.retry(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[], %s::pg_catalog.interval[],"
+    b"SELECT messages.retry(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[], "
+    b"%s::pg_catalog.interval[],"
     b" %s::pg_catalog.text[]::pg_catalog.jsonb[])"
 )
 RETRY_WITH_RESULT = RETRY[:-1] + b", %s)"
 DEFER = (
-    b"SELECT messages.defer(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.interval[], %s::pg_catalog.timestamptz[],"
+    b"SELECT messages.defer(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.interval[], "
+    b"%s::pg_catalog.timestamptz[],"
     b" %s::pg_catalog.text[]::pg_catalog.jsonb[])"
 )
 RELEASE = b"SELECT messages.release(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.bool[])"

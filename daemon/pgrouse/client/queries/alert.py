@@ -14,7 +14,8 @@ from pgrouse.config.topic_policy import DEFAULTS
 INCIDENTS = """
   SELECT i.sink, i.kind, i.topic, i.result, i.error_fingerprint,
          CASE WHEN i.state <> 'over' AND silenced.until IS NOT NULL THEN 'silenced' ELSE i.state END AS state,
-         i.count, i.pending, i.silenced, i.notifications, i.notified_at, i.escalated_at, i.due_at, i.first_at, i.last_at,
+         i.count, i.pending, i.silenced, i.notifications, i.notified_at, i.escalated_at, i.due_at, i.first_at,
+         i.last_at,
          i.first_message_id, i.last_message_id, i.sample_error, i.fix, clock_timestamp() - i.last_at AS age
   FROM messages.alert_incident AS i
   CROSS JOIN LATERAL (SELECT messages.silenced_until(i.kind, i.topic, i.error_fingerprint) AS until) AS silenced
@@ -189,7 +190,8 @@ def set_thresholds(topic: str, changes: Mapping[str, Any]) -> Call[None]:
     changed = ", ".join(f"{name} = %({name})s" for name in values)
     # An INSERT is checked as a whole row, and the defaults have to be whole: those are only ever changed.
     statement = (
-        f"UPDATE messages.alert_threshold SET {changed} WHERE topic OPERATOR(pg_catalog.=) %(topic)s RETURNING true"  # noqa: S608 - constants only
+        f"UPDATE messages.alert_threshold SET {changed} "  # noqa: S608 - constants only
+        "WHERE topic OPERATOR(pg_catalog.=) %(topic)s RETURNING true"
         if topic == DEFAULTS
         else f"INSERT INTO messages.alert_threshold (topic, {', '.join(values)})"  # noqa: S608
         f" VALUES (%(topic)s, {', '.join(f'%({name})s' for name in values)})"

@@ -9,7 +9,8 @@ from pgrouse.client.call import Call, Rows, query_call, select_call, value
 
 # Sizes are those of the files, with indexes and long values. A day goes when it is older than the longest retention.
 DAYS = """
-  SELECT d.day, nullif(c.reltuples, -1)::bigint AS rows, pg_relation_size(c.oid) > 0 AS is_filled, pg_total_relation_size(c.oid) AS bytes,
+  SELECT d.day, nullif(c.reltuples, -1)::bigint AS rows, pg_relation_size(c.oid) > 0 AS is_filled,
+         pg_total_relation_size(c.oid) AS bytes,
          (d.day + 1)::timestamp AT TIME ZONE 'UTC' + (SELECT max(t.retention) FROM messages.topic AS t) AS due_at
   FROM (
     SELECT i.inhrelid AS oid, c.relname AS name,

@@ -17,7 +17,8 @@ LATEST = f"{ACTIONS} ORDER BY a.id DESC LIMIT %(most_read)s"
 # fits no pattern, is only for callers that see all topics.
 FILTERED = """
   WHERE (%(like)s::text[] IS NULL OR (f.topic LIKE ANY (%(like)s) AND NOT EXISTS (
-      SELECT FROM jsonb_path_query(f.detail, '$.topics[*]') AS o (topic) WHERE NOT (o.topic #>> '{}') LIKE ANY (%(like)s))))
+      SELECT FROM jsonb_path_query(f.detail, '$.topics[*]') AS o (topic)
+      WHERE NOT (o.topic #>> '{}') LIKE ANY (%(like)s))))
     AND (%(actor)s::text IS NULL OR f.actor = %(actor)s)
     AND (%(action)s::text IS NULL OR translate(f.action, '_.', '  ') = translate(%(action)s, '_.', '  '))
     AND (%(topic)s::text IS NULL OR f.topic = %(topic)s OR f.detail -> 'topics' ? %(topic)s)
@@ -27,7 +28,9 @@ FILTERED = """
   ORDER BY f.id DESC LIMIT %(limit)s"""
 END_OF_LATEST = f"SELECT min(f.id), count(*) FROM ({LATEST}) AS f"  # noqa: S608 - constants only
 KNOWN_ACTIONS = """
-  SELECT DISTINCT f.action FROM (SELECT a.action FROM messages.audit AS a ORDER BY a.id DESC LIMIT 1000) AS f ORDER BY f.action"""
+  SELECT DISTINCT f.action
+  FROM (SELECT a.action FROM messages.audit AS a ORDER BY a.id DESC LIMIT 1000) AS f
+  ORDER BY f.action"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ DETAILS = """
 COPIES = " UNION ALL ".join(
     f"""
   (SELECT m.id FROM messages.message AS m
-   WHERE m.topic = %(topic)s AND m.claim_id IS NULL AND m.channel {which} AND m.dlq_moved_at IS NOT NULL AND m.id > %(after)s
+   WHERE m.topic = %(topic)s AND m.claim_id IS NULL AND m.channel {which} AND m.dlq_moved_at IS NOT NULL
+     AND m.id > %(after)s
    ORDER BY m.id LIMIT %(most)s)"""  # noqa: S608 - constants only
     for which in ("IS NULL", "IS NOT NULL")
 )

@@ -21,9 +21,11 @@ VISIBLE = "AND (%(like)s::text[] IS NULL OR m.topic LIKE ANY (%(like)s))"
 BUSIEST_TOPICS = BUSIEST.format(table="measure", name="topic", visible=VISIBLE).encode()
 BUSIEST_WORKERS = BUSIEST.format(table="worker_measure", name="worker", visible="").encode()
 TIMES = f"""
-  SELECT n.place, n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95, messages.quantile(n.counts, 0.99) AS p99
+  SELECT n.place, n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95,
+         messages.quantile(n.counts, 0.99) AS p99
   FROM (
-    SELECT messages.unpack_histogram(sum(m.waits)) AS waits, messages.unpack_histogram(sum(m.runs)) AS runs, messages.unpack_histogram(sum(m.wakes)) AS wakes
+    SELECT messages.unpack_histogram(sum(m.waits)) AS waits, messages.unpack_histogram(sum(m.runs)) AS runs,
+           messages.unpack_histogram(sum(m.wakes)) AS wakes
     FROM messages.measure AS m
     WHERE m.minute >= date_trunc('minute', now() - %(since)s::interval) {VISIBLE}
     OFFSET 0

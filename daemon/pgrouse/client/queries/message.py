@@ -78,7 +78,8 @@ def _select(columns: Columns, table: int) -> str:
 
 def _query(columns: Columns) -> str:
     return (
-        f"SELECT m.id, {_select(columns, 0)} FROM messages.message AS m WHERE m.id = %(id)s "  # noqa: S608 - constants only
+        f"SELECT m.id, {_select(columns, 0)} "  # noqa: S608 - constants only
+        "FROM messages.message AS m WHERE m.id = %(id)s "
         f"UNION ALL SELECT a.id, {_select(columns, 1)} FROM messages.message_archive AS a WHERE a.id = %(id)s"
     )
 
@@ -150,7 +151,8 @@ LATEST = """
 CONTENTS_OF = """
     SELECT m.id, m.payload, m.body, m.headers FROM messages.message AS m WHERE m.id = ANY (%(live)s)
     UNION ALL
-    SELECT a.id, a.payload, a.body, a.headers FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
+    SELECT a.id, a.payload, a.body, a.headers
+    FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
     JOIN messages.message_archive AS a ON a.id = e.id AND a.archived_at = e.at"""
 PREVIEWS = f"""
   SELECT l.id, CASE
@@ -163,7 +165,8 @@ HEADERS = f"""
   SELECT DISTINCT p.key, p.value::text
   FROM ({CONTENTS_OF}) AS h
   CROSS JOIN LATERAL jsonb_each(CASE WHEN jsonb_typeof(h.headers) = 'object' THEN h.headers END) AS p
-  WHERE jsonb_typeof(p.value) IN ('string', 'number', 'boolean') AND length(p.key) <= 100 AND length(p.value::text) <= 100
+  WHERE jsonb_typeof(p.value) IN ('string', 'number', 'boolean') AND length(p.key) <= 100
+    AND length(p.value::text) <= 100
   LIMIT 500"""  # noqa: S608 - constants only
 
 

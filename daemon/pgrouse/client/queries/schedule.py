@@ -164,7 +164,8 @@ def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
         f"{column} = excluded.{column}" if column in names else f"{column} = DEFAULT" for column in COLUMNS
     )
     statement = (
-        f"INSERT INTO messages.schedule ({', '.join(names)}) VALUES ({', '.join(f'%({name})s' for name in names)})"  # noqa: S608 - constants only
+        f"INSERT INTO messages.schedule ({', '.join(names)}) "  # noqa: S608 - constants only
+        f"VALUES ({', '.join(f'%({name})s' for name in names)})"
         + f" ON CONFLICT (name) DO UPDATE SET {changes}" * replace
         + " RETURNING true"
     )
@@ -179,7 +180,8 @@ def change_schedule(name: str, changes: Mapping[str, Any]) -> Call[bool]:
     names = [column for column in COLUMNS if column in changes and column != "name"]
     pairs = ", ".join(f"{column} = %({column})s" for column in names)
     statement = (
-        f"UPDATE messages.schedule AS s SET {pairs} WHERE s.name OPERATOR(pg_catalog.=) %(schedule)s RETURNING true"  # noqa: S608 - constants only
+        f"UPDATE messages.schedule AS s SET {pairs} "  # noqa: S608 - constants only
+        "WHERE s.name OPERATOR(pg_catalog.=) %(schedule)s RETURNING true"
     )
     return Call(statement.encode(), {**{column: changes[column] for column in names}, "schedule": name}, _is_any)
 

@@ -14,10 +14,12 @@ STATE = """
     ELSE 'good'
   END"""
 TOKENS = f"""
-  SELECT t.name, t.roles, t.topics, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at, {STATE} AS state,
+  SELECT t.name, t.roles, t.topics, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at,
+         {STATE} AS state,
          clock_timestamp() - t.last_used_at AS used, clock_timestamp() - t.expires_at AS expires
   FROM messages.token AS t"""  # noqa: S608 - constants only
-HAS_TOKENS = f"SELECT EXISTS (SELECT FROM messages.token AS t WHERE %(state)s::text IS NULL OR {STATE} = %(state)s)"  # noqa: S608
+HAS_TOKENS = f"""
+  SELECT EXISTS (SELECT FROM messages.token AS t WHERE %(state)s::text IS NULL OR {STATE} = %(state)s)"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

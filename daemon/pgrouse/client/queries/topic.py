@@ -18,10 +18,12 @@ REMOVE_POLICY = b"""
   DELETE FROM messages.topic AS t
   WHERE t.topic OPERATOR(pg_catalog.=) %(topic)s AND t.topic OPERATOR(pg_catalog.<>) '*' RETURNING true"""
 SUBSCRIBE = b"""
-  INSERT INTO messages.subscription (topic, subscriber) VALUES (%(topic)s, %(subscriber)s) ON CONFLICT DO NOTHING RETURNING true"""
+  INSERT INTO messages.subscription (topic, subscriber) VALUES (%(topic)s, %(subscriber)s)
+  ON CONFLICT DO NOTHING RETURNING true"""
 UNSUBSCRIBE = b"""
   DELETE FROM messages.subscription AS s
-  WHERE s.topic OPERATOR(pg_catalog.=) %(topic)s AND s.subscriber OPERATOR(pg_catalog.=) %(subscriber)s RETURNING true"""
+  WHERE s.topic OPERATOR(pg_catalog.=) %(topic)s AND s.subscriber OPERATOR(pg_catalog.=) %(subscriber)s
+  RETURNING true"""
 RATES = b"""
   SELECT r.kind, r.free_at > messages.now() FROM messages.rate AS r
   WHERE r.kind IN ('dequeue', 'publish') AND r.topic = %(topic)s AND r.channel = ''"""
@@ -107,7 +109,10 @@ def remove_policy(topic: str) -> Call[bool]:
 
 def find_subscriptions(topic: str | None = None) -> Call[list[Subscription]]:
     """Read who gets copies of which topic: of all, or on either side of one."""
-    clauses = "WHERE %(topic)s::pg_catalog.text IS NULL OR %(topic)s IN (f.topic, f.subscriber) ORDER BY f.topic, f.subscriber"
+    clauses = (
+        "WHERE %(topic)s::pg_catalog.text IS NULL OR %(topic)s IN (f.topic, f.subscriber) ORDER BY f.topic, "
+        "f.subscriber"
+    )
     return select_call("subscription", Subscription, clauses, topic=topic)
 
 

@@ -11,10 +11,16 @@ from pydantic_core import from_json
 from pgrouse.client.call import Call, first, query_call, select_call, values
 
 # The claim loops of a daemon claim under its name and their number.
-WORKER = "CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker"
+WORKER = (
+    "CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', "
+    "'') END AS worker"
+)
 BY_WORKER_AND_TOPIC = f"""
-  SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
-  FROM (SELECT {WORKER}, m.topic, m.locked_at FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT %(most)s) AS r
+  SELECT r.worker, r.topic, count(*) AS count,
+         extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
+  FROM (
+    SELECT {WORKER}, m.topic, m.locked_at FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT %(most)s
+  ) AS r
   GROUP BY r.worker, r.topic"""  # noqa: S608 - constants only
 # The locked rows are few; of each worker those that run longest.
 LONGEST = f"""
@@ -34,7 +40,10 @@ COUNTS = """
     count(*) FILTER (WHERE w.alive AND w.listener = 'listening') AS listening,
     count(*) FILTER (WHERE w.alive AND w.listener = 'degraded') AS degraded
   FROM messages.worker_state AS w"""
-HANDLED = b"SELECT DISTINCT h.topic FROM messages.worker_state AS w CROSS JOIN LATERAL unnest(w.topics) AS h (topic) WHERE w.handles"
+HANDLED = (
+    b"SELECT DISTINCT h.topic FROM messages.worker_state AS w CROSS "
+    b"JOIN LATERAL unnest(w.topics) AS h (topic) WHERE w.handles"
+)
 ARMED = b"SELECT s.worker FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()"
 
 

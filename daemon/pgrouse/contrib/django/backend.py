@@ -77,7 +77,8 @@ class PgrouseBackend(BaseTaskBackend):
         topic = topic_of(task.module_path, task.queue_name)
         if not TOPIC.fullmatch(topic):
             raise InvalidTask(
-                f"{topic!r:.250} is no topic: a module, its function and the queue have at most 200 letters and digits of ASCII, and _"
+                f"{topic!r:.250} is no topic: a module, its function and the queue have at most 200 letters and "
+                "digits of ASCII, and _"
             )
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
@@ -123,8 +124,10 @@ class PgrouseBackend(BaseTaskBackend):
         task = self._task(path) if queue in self.queues else None
         if task is None:
             raise TaskResultDoesNotExist(
-                f"message {result_id} is of topic {record.topic}, which is no task in a queue of this project: tasks are in the module `tasks` of an "
-                f'installed app; if the function was renamed, add {path!r} to TASKS["{self.alias}"]["OPTIONS"]["renamed"]'
+                f"message {result_id} is of topic {record.topic}, which is no task in a queue of this project: "
+                "tasks are in the module `tasks` of an "
+                f"installed app; if the function was renamed, add {path!r} to "
+                f'TASKS["{self.alias}"]["OPTIONS"]["renamed"]'
             )
         return to_result(record, result_id, task, queue, self.alias)
 

@@ -38,7 +38,8 @@ def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None
             _apply_policies(conn)
     except psycopg.errors.InsufficientPrivilege as error:
         raise CommandError(
-            f"the schema messages cannot be installed or brought up to date by this role ({error.diag.message_primary}): run "
+            "the schema messages cannot be installed or brought up to date by this role "
+            f"({error.diag.message_primary}): run "
             '`pgrouse migrate` as its owner, and set PGROUSE = {"migrate": False} here'
         ) from error
     if applied and verbosity >= 1:

@@ -63,7 +63,8 @@ class StoredError(TaskError):
         found = loaded_exception(self.exception_class_path)
         if found is None:
             raise ImportError(
-                f"{self.exception_class_path} is no exception of a module that is imported here. The name was read from the error of a "
+                f"{self.exception_class_path} is no exception of a module that is imported here. "
+                "The name was read from the error of a "
                 "message, so it is not imported for you: import its module first, or compare exception_class_path"
             )
         return found

@@ -39,8 +39,10 @@ def driver_of(conn: object, caller: str = "publish") -> Driver:
     driver = find_driver(conn)
     if driver is None:
         raise TypeError(
-            f"{caller} needs a psycopg Connection or AsyncConnection, or a connection of SQLAlchemy (Connection, Session and their async "
-            f"kinds), Django or asyncpg, not a {type(conn).__module__}.{type(conn).__qualname__}; of an engine or a pool take a connection"
+            f"{caller} needs a psycopg Connection or AsyncConnection, or a connection of SQLAlchemy (Connection, "
+            "Session and their async "
+            f"kinds), Django or asyncpg, not a {type(conn).__module__}.{type(conn).__qualname__}; "
+            "of an engine or a pool take a connection"
         )
     return driver
 

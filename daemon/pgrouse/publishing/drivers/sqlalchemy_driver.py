@@ -112,7 +112,8 @@ def _check(dialect: Dialect) -> None:
 def _refuse_autocommit(dbapi_connection: Any) -> None:
     if getattr(dbapi_connection, "autocommit", False):
         raise TypeError(
-            "publish_many needs a transaction on this driver, and the connection is in AUTOCOMMIT: begin one, or use psycopg"
+            "publish_many needs a transaction on this driver, and the connection is in AUTOCOMMIT: "
+            "begin one, or use psycopg"
         )
 
 

@@ -29,8 +29,14 @@ TAKE_S = 60.0
 # The most that one call of poll() can wait is 24 days.
 MAX_WAIT_S = 86_400.0
 STOPPED = "the handler's process was stopped"
-NOT_TAKEN = "the handler's process did not start the handler in time: a thread that an earlier message left there may hold the interpreter"
-BROKEN_OFF = "the handler's process did not finish its answer, and was killed: it was stopped, or closed its connection to the daemon"
+NOT_TAKEN = (
+    "the handler's process did not start the handler in time: a thread that an earlier message left there may "
+    "hold the interpreter"
+)
+BROKEN_OFF = (
+    "the handler's process did not finish its answer, and was killed: "
+    "it was stopped, or closed its connection to the daemon"
+)
 DIED_UNOBSERVED = "the handler's process died before it could report whether the handler had started"
 
 

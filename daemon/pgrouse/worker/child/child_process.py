@@ -54,12 +54,14 @@ MAX_REPORTS = 100
 DATAGRAM = 65_536
 
 NO_CONNECTION = (
-    'ctx.transaction(), ctx.publish() and ctx.step() are not available with isolation = "process", which has no connection of the worker: '
+    'ctx.transaction(), ctx.publish() and ctx.step() are not available with isolation = "process", '
+    "which has no connection of the worker: "
     "run the handler in a thread, or open a connection of your own, and give it to ctx.complete() and pgrouse.publish"
 )
 
 NO_KEY = (
-    "ctx.complete(): the topic is encrypted, and a child process has no keys: complete the message without an output, or run the handler "
+    "ctx.complete(): the topic is encrypted, and a child process has no keys: "
+    "complete the message without an output, or run the handler "
     "in a thread"
 )
 

@@ -35,7 +35,8 @@ from pgrouse.worker.reporting.metrics_recorder import AttemptResult
 from pgrouse.worker.reporting.observer import NO_OBSERVER, NO_SPAN, AttemptSpan, Observer
 
 STILL_OPEN = (
-    "the handler has ended, and the transaction that completes its message is still open: commit that of ctx.complete(), or roll it back, "
+    "the handler has ended, and the transaction that completes its message is still open: "
+    "commit that of ctx.complete(), or roll it back, "
     "before the handler ends. "
     "The message ends with that transaction, or is tried again when its lock has expired"
 )

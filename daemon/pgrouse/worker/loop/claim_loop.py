@@ -297,7 +297,8 @@ class ClaimLoop:
                 message_id=each.message.id,
                 topic=each.message.topic,
                 reason=str(last),
-                fix="no result can be stored for this message, so its lock will expire: look for a trigger or a constraint that is not pgrouse's",
+                fix="no result can be stored for this message, so its lock will expire: "
+                "look for a trigger or a constraint that is not pgrouse's",
             )
             self.executor.in_flight.abandon(each.message)
             return TurnResult()

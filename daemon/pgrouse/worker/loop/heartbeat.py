@@ -48,7 +48,10 @@ REGISTRY_RETRY_S = 1.0
 LAST_REPORTS_TIMEOUT_S = 1.5
 LAST_REPORTS_RETRY_S = 0.05
 DEREGISTER_TIMEOUT_S = 4.0
-SET_TIMEOUT = b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
+SET_TIMEOUT = (
+    b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', "
+    b"'off', true)"
+)
 REQUESTS = b"""
     SELECT w.drain_asked_at IS NOT NULL, w.requested_concurrency FROM messages.worker AS w
     WHERE w.name OPERATOR(pg_catalog.=) %s
@@ -171,7 +174,7 @@ class Heartbeat(threading.Thread):
             try:
                 self._beat()
                 self._recovered()
-            except Exception as error:  # noqa: BLE001 - also without memory or threads: a daemon without a heartbeat loses all messages in flight
+            except Exception as error:  # noqa: BLE001 - without a heartbeat a daemon loses all messages in flight
                 self._fail(error)
             self._check_event_loop()
             self._wake.wait(self._pause_s())
@@ -363,7 +366,8 @@ class Heartbeat(threading.Thread):
                 events.EVENT_LOOP_BLOCKED,
                 blocked_s=round(late, 1),
                 **describe_blocker(self._loop_thread),
-                fix='an async handler computes or waits without await: make it a plain function, or set isolation = "process"',
+                fix="an async handler computes or waits without await: make it a plain function, "
+                'or set isolation = "process"',
             )
         self._loop_was_blocked = late > LOOP_BLOCKED_S
         if self._loop_asked_at is None:
