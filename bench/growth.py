@@ -108,7 +108,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, ready: int, archi
         "Median time as the client sees it, small and large queue in turn; each message that ended is published again.",
         figures,
         [
-            f"Snapshot: REPEATABLE READ, from before {BEHIND_THE_SNAPSHOT:,} messages were worked.",
+            f"Snapshot: REPEATABLE READ, from before {BEHIND_THE_SNAPSHOT:,} messages were processed.",
             "A claim that got nothing is repeated, and its time counts. Look-ups: "
             "ids at random, of all that are archived.",
             "Drop: the maintenance of a day when no message of today is kept any more.",

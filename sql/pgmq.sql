@@ -36,8 +36,8 @@ END IF;
 EXECUTE format('CREATE SCHEMA IF NOT EXISTS pgmq AUTHORIZATION %s', v_owner::regrole);
 -- The functions run with the rights of the schema's owner, also if a superuser installs them.
 EXECUTE format('SET LOCAL ROLE %s', v_owner::regrole);
--- What another role owns here, or can create here, would run with the rights of the owner: a trigger of a table, for
--- example.
+-- An object that another role owns here, or can create here, would run with the rights of the owner: a trigger of a
+-- table, for example.
 v_foreign := (
   SELECT format('%s is owned by %s', o.name, o.owner::regrole)
   FROM (
@@ -67,7 +67,7 @@ CREATE TABLE IF NOT EXISTS pgmq.meta (
   notified_at    timestamptz NOT NULL DEFAULT to_timestamp(0)
 );
 
--- Which routing keys a queue gets. In a pattern * stands for what has no dot, at least one character, and # for
+-- The routing keys that a queue gets. In a pattern * stands for a part without a dot, at least one character, and # for
 -- anything.
 CREATE TABLE IF NOT EXISTS pgmq.topic_bindings (
   pattern        text        COLLATE "C" NOT NULL,
@@ -506,7 +506,7 @@ AS $$
   SELECT b.* FROM pgmq.list_topic_bindings() AS b WHERE b.queue_name = $1
 $$;
 
--- Which patterns a routing key matches, and whose they are. Errors: P0001 for an invalid key.
+-- Return the patterns that a routing key matches, and their queues. Errors: P0001 for an invalid key.
 CREATE OR REPLACE FUNCTION pgmq.test_routing(routing_key text)
 RETURNS TABLE (pattern text, queue_name text, compiled_regex text)
 LANGUAGE plpgsql
@@ -587,7 +587,7 @@ AS $$
   ORDER BY e.nth
 $$;
 
--- Check the arguments of a read, and let its topic count as one that is worked.
+-- Check the arguments of a read, and let its topic count as one that has a worker.
 -- Locks: the worker's row, only if free at once: a reader with an open transaction must not hold up others.
 -- Errors: 42P01 for an unknown queue, 22023 for an invalid number.
 CREATE OR REPLACE FUNCTION pgmq.begin_read(queue_name text, vt integer, qty integer)
@@ -648,7 +648,7 @@ BEGIN
 END
 $$;
 
--- How many messages of a queue a read that claims by itself may take. Locks: as topic_slots.
+-- Return how many messages of a queue a read that claims by itself may take. Locks: as topic_slots.
 -- Called by: read_where, read_groups.
 CREATE OR REPLACE FUNCTION pgmq.room(policy messages.policy, qty integer)
 RETURNS integer
@@ -705,8 +705,8 @@ BEGIN
 END
 $$;
 
--- What waits or runs in a queue, with its group. What has a channel is in no group: it has the order and the limits of
--- its channel. What has expired is left to the maintenance.
+-- The messages that wait or run in a queue, with their groups. A message with a channel is in no group: it has the
+-- order and the limits of its channel. What has expired is left to the maintenance.
 CREATE OR REPLACE FUNCTION pgmq.members(queue_name text, now timestamptz)
 RETURNS TABLE (id bigint, group_name text, is_visible boolean)
 LANGUAGE sql
@@ -743,7 +743,7 @@ DECLARE
 BEGIN
   PERFORM pgmq.begin_read(queue_name, vt, qty);
   v_room := pgmq.room(v_policy, qty);
-  -- What others have changed since this statement began is seen when it is locked.
+  -- Changes by others since this statement began are seen when the row is locked.
   WITH member AS (
     SELECT g.id, first_value(g.id) OVER line AS head, row_number() OVER line AS nth,
            bool_and(g.is_visible) OVER line AS is_free
@@ -790,7 +790,7 @@ CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, q
 RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
   SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
 
--- Read in a way; without a message look again, for at most so long. It holds a connection while it waits: LISTEN is
+-- Read in a way; without a message look again, for at most this long. It holds a connection while it waits: LISTEN is
 -- cheaper. It reads only when something is visible: a read of a limited topic holds up the claims of others until the
 -- transaction ends.
 -- Called by: read_with_poll (way is read) and the polls of grouped reads.
@@ -862,7 +862,7 @@ $$;
 
 -- Ending.
 
--- Those of the ids that wait in the queue, and not for other messages: locked, in the order of their ids.
+-- The ids that wait in the queue, and not for other messages: locked, in the order of their ids.
 CREATE OR REPLACE FUNCTION pgmq.waiting(queue_name text, msg_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -922,7 +922,7 @@ AS $$
 DECLARE
   v_ids bigint[] := pgmq.waiting(queue_name, msg_ids);
 BEGIN
-  -- Not earlier than this transaction began to write: claims would look for it too late.
+  -- The time is not before this transaction began to write: claims would look for it too late.
   UPDATE messages.message AS m SET available_at = greatest(vt, messages.now()) WHERE m.id = ANY (v_ids);
   RETURN QUERY SELECT r.* FROM pgmq.records(v_ids, NULL) AS r;
 END

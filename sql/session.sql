@@ -1,12 +1,12 @@
--- What the session is set to while the schema is installed, until the end of the transaction: the result does not
+-- The settings of the session while the schema is installed, until the end of the transaction: the result does not
 -- depend on who installs it.
 -- Called by: pgrouse migrate and docker/postgres/install-schema.sh, before any name is looked up.
--- The files beside this one and cron/role.sql can also be run by themselves: each is one statement that first fixes
+-- The files next to this one and cron/role.sql can also be run by themselves: each is one statement that first fixes
 -- what it needs.
 DO LANGUAGE plpgsql $$
 BEGIN
   SET LOCAL search_path = pg_catalog, pg_temp;
-  -- How the scripts are read.
+  -- These decide how the scripts are read.
   SET LOCAL client_encoding = UTF8;
   SET LOCAL standard_conforming_strings = on;
   SET LOCAL array_nulls = on;
@@ -20,7 +20,7 @@ BEGIN
   SET LOCAL plpgsql.extra_errors = none;
   -- Functions call each other; their order in the folder does not matter.
   SET LOCAL check_function_bodies = off;
-  -- How rows are stored.
+  -- These decide how rows are stored.
   SET LOCAL default_tablespace = '';
   SET LOCAL default_table_access_method = heap;
   -- Rows that a policy hides are an error.

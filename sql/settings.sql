@@ -1,4 +1,4 @@
--- What names mean in a function, and which plans it may have.
+-- The settings of functions: what names mean in them, and which plans they may have.
 -- Called by: pgrouse migrate, every time, after the functions: a function that is replaced loses its settings. It
 -- alters only what differs. All of migrate is one transaction, so no session sees a function without its settings. The
 -- rule: a function has the settings of each group below that names it, and every SECURITY DEFINER function has the

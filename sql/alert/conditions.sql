@@ -45,7 +45,7 @@ BEGIN
          'run `pgrouse cron check`: it says what is wrong with the jobs; if pg_cron is not to be used any more, '
          '`pgrouse cron remove`'
   FROM (
-    -- Not before the server could: it may have been down.
+    -- The time of the server's start is the earliest: it may have been down before.
     SELECT max(k.ran_at) AS ran_at, greatest(max(k.ran_at), pg_postmaster_start_time()) AS silent
     FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS k
   WHERE k.ran_at IS NOT NULL AND v_threshold.cron_age > '0' AND k.silent < v_now - v_threshold.cron_age;
@@ -64,7 +64,7 @@ BEGIN
         -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker has an alert of its
         -- own, also while it probes. It is what topic_state calls stopped, for a fraction of its cost.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
-        -- One cause is reported once: a topic without a worker has no backlog besides.
+        -- One cause is reported once: a topic without a worker has no backlog as well.
         WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for 
           AND NOT messages.is_handled(v_topic) THEN
           RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
@@ -157,7 +157,7 @@ BEGIN
            format('no process has delivered to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
     FROM messages.alert_sink AS s
     WHERE s.seen_at < v_now - v_threshold.undelivered_for AND s.failing_since IS NULL
-      -- Not EXISTS: PostgreSQL 18 would read both tables whole once.
+      -- EXISTS is not used: PostgreSQL 18 would read both tables whole once.
       AND ((SELECT true FROM messages.alert_delivery AS d
         WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 1)
         OR (SELECT true FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL LIMIT 1)

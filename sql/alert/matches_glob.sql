@@ -1,4 +1,4 @@
--- Whether a text matches a pattern in which * stands for any characters and nothing else is special.
+-- Returns whether a text matches a pattern in which * stands for any characters and nothing else is special.
 -- Called by: silenced_until, wants_alert. Locks: nothing. Result: a pattern of NULL matches everything.
 CREATE OR REPLACE FUNCTION messages.matches_glob(p_pattern text, p_text text)
 RETURNS boolean

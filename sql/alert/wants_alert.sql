@@ -1,5 +1,5 @@
--- Whether the rules of a sink select an alert: "on" names kinds and results, "topics" patterns; a missing rule selects
--- everything.
+-- Returns whether the rules of a sink select an alert: "on" names kinds and results, "topics" patterns; a missing rule
+-- selects everything.
 -- Called by: group_new_alerts, settle_delivery. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.wants_alert(p_alert messages.alert, p_rules jsonb)
 RETURNS boolean

@@ -16,7 +16,7 @@ DECLARE
   v_suffix text := CASE WHEN TG_TABLE_NAME = 'schedule' THEN '_schedule' ELSE '' END;
   v_target text := coalesce(v_row ->> 'name', v_row ->> 'channel', v_row ->> 'subscriber');
   v_paused text[] := ARRAY['paused_at', 'resume_at', 'paused_by', 'paused_reason'];
-  -- What the queue itself notes in these rows.
+  -- The columns of these rows that the queue itself writes.
   v_notes  text[] := CASE
     WHEN TG_NAME = 'audit_change_by_hand' AND TG_OP = 'UPDATE' THEN '{}'
     WHEN TG_TABLE_NAME = 'schedule' THEN

@@ -1,4 +1,4 @@
--- When a staged row expires. Its TTL counts from when it becomes available. NULL = it does not.
+-- Returns the time at which a staged row expires. Its TTL counts from when it becomes available. NULL = it does not.
 -- Called by: publish_staged, insert_staged_keys, gather_staged. p_now: when it is published. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.staged_end(
   p_available_at timestamptz, p_delay interval, p_ttl interval, p_expires_at timestamptz, p_now timestamptz

@@ -1,4 +1,4 @@
--- When a staged row becomes available.
+-- Returns the time at which a staged row becomes available.
 -- Called by: publish_staged, insert_staged_keys, gather_staged, staged_end. p_now: when it is published. Locks:
 -- nothing.
 CREATE OR REPLACE FUNCTION messages.staged_start(p_available_at timestamptz, p_delay interval, p_now timestamptz)

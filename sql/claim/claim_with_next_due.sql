@@ -223,7 +223,7 @@ BEGIN
 END
 $$;
 
--- Whether a topic has a due message without a channel.
+-- Returns whether a topic has a due message without a channel.
 -- Called by: claim. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.has_due(p_topic text, p_now timestamptz)
 RETURNS boolean

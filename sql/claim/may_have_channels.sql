@@ -1,4 +1,4 @@
--- Whether a topic may have ready messages with a channel.
+-- Returns whether a topic may have ready messages with a channel.
 -- Called by: claim. Locks: nothing. A topic whose channels have a low-water mark has had some; where there is none,
 -- looking for a first entry does not walk over dead ones. In SQL without settings, so that it becomes part of its
 -- caller's statement.

@@ -14,8 +14,8 @@
 -- moment between the evaluation of available_at and the xid of its row. A run moves each mark on from where it is. What
 -- is published with an older available_at lies below its mark until a run reads from the left edge again, which lowers
 -- or removes the mark and notifies. That takes long behind a held snapshot (0.3 s after a million messages), so the
--- other runs do not: with marks as old as that, each claim would walk over all that was worked since. The next run of
--- each kind waits 20 times as long as this one took: at most 5 % of one core for each.
+-- other runs do not: with marks as old as that, each claim would walk over all that was processed since. The next run
+-- of each kind waits 20 times as long as this one took: at most 5 % of one core for each.
 CREATE OR REPLACE FUNCTION messages.raise_low_water(p_slow interval DEFAULT '0.5 ms')
 RETURNS integer
 LANGUAGE plpgsql

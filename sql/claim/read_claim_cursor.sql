@@ -1,4 +1,4 @@
--- Where the last claim of a walk ended.
+-- Returns the place where the last claim of a walk ended.
 -- Called by: claim, pick_with_channel, for claims without a given start. Locks: nothing. Result: NULL = no claim of it
 -- is known.
 CREATE OR REPLACE FUNCTION messages.read_claim_cursor(p_walk text)

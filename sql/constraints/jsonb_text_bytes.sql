@@ -1,4 +1,4 @@
--- How many bytes JSON has as text, without writing out more than about 200 MB.
+-- Returns the number of bytes that JSON has as text, without writing out more than about 200 MB.
 -- Called by: functions that take JSON other than a message's payload or headers, or show JSON that may be older than
 -- these bounds.
 -- Locks: nothing. Result: 1073741823 for what is too large to be written out.

@@ -12,7 +12,7 @@ LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
 AS $$
 DECLARE
-  -- What comes from another table may be compressed: its size says nothing.
+  -- A value from another table may be compressed: its size says nothing.
   v_json  jsonb   := p_json #> '{}'::text[];
   v_bytes integer := 0;
   v_next  integer;

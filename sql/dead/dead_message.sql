@@ -50,7 +50,7 @@ BEGIN
       AND d.topic = '*' AND coalesce(t.dead_letter, d.dead_letter)
       AND right(a.topic, 4) <> '.dlq' AND octet_length(a.topic) <= 196
       AND num_nonnulls(a.payload, a.body) = 1
-      -- What is too large as text, since it came before that was refused, would be refused now.
+      -- A message that is too large as text, from a time when that was not refused, would be refused now.
       AND messages.is_within_size_limit(a.payload, a.headers)
     ORDER BY a.id
     RETURNING message.id, message.origin_id

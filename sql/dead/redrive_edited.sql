@@ -25,7 +25,7 @@ AS $$
 DECLARE
   v_back record;
 BEGIN
-  -- Not left to the domains: their errors name no setting.
+  -- The domains do not check this: their errors name no setting.
   IF p_topic !~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' OR octet_length(p_topic) > 200 THEN
     RAISE EXCEPTION 'topic of a redrive is "%"', p_topic
       USING ERRCODE = '22023', HINT = 'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first';
@@ -53,7 +53,7 @@ BEGIN
   INTO v_back
   FROM messages.redrive_rows(
     ARRAY[p_id],
-    -- Not stripped deeper: a payload may be JSON null.
+    -- Nulls are not stripped in it: a payload may be JSON null.
     CASE WHEN p_payload IS NULL THEN '{}' ELSE jsonb_build_object('payload', p_payload) END
       || CASE WHEN p_headers IS NULL THEN '{}' ELSE jsonb_build_object('headers', p_headers) END
       || CASE WHEN p_topic IS NULL THEN '{}' ELSE jsonb_build_object('topic', p_topic) END

@@ -138,10 +138,10 @@ BEGIN
     PERFORM messages.transfer_to_redriven(v_old, v_new);
   END IF;
 
-  -- What did not come in: its key was taken at this very moment. Judged again, its key is found standing.
+  -- Some rows were not inserted: their keys were taken at this moment. A second check finds these keys.
   DELETE FROM messages.redrive_log AS r
   WHERE r.archived_id = ANY (v_not) AND r.message_id NOT IN (SELECT b.id FROM unnest(v_new) AS b (id));
-  -- Also those of messages that were put back before: their copies were being worked then, and may wait now.
+  -- Copies of messages that were put back before count too: they were processed then, and may wait now.
   PERFORM messages.cancel_dlq_copies(ARRAY(
     SELECT j.archived_id FROM unnest(v_judged) AS j
     WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before')

@@ -58,7 +58,7 @@ BEGIN
          CASE WHEN w.whose IS NULL THEN format('ALTER SYSTEM RESET %s; SELECT pg_reload_conf();', w.name)
               ELSE format('ALTER %s RESET %s;', w.whose, w.name) END
   FROM wrong AS w
-  -- What a session has from its database or role is said of them.
+  -- A setting that a session has from its database or role is reported for these.
   WHERE w.whose IS NOT NULL OR NOT EXISTS (SELECT FROM wrong AS o WHERE o.name = w.name AND o.whose IS NOT NULL)
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL

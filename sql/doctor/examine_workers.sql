@@ -48,7 +48,7 @@ BEGIN
            format('%s receives no notifications (%s): it polls each second instead', w.name, w.listener),
            'see its log; behind a pooler set database.listen_dsn to a direct connection'
     FROM worker AS w
-    -- As the condition does; a worker that has just started may still connect.
+    -- The condition has the same limit: a worker that has just started may still connect.
     WHERE w.handles
       AND (w.listener = 'degraded'
            OR (w.listener <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'))

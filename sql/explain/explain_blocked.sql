@@ -1,5 +1,5 @@
--- Which predecessors a blocked message waits for: first those that ended badly, each with a fix, then those that have
--- not ended.
+-- Lists the predecessors that a blocked message waits for: first those that ended badly, each with a fix, then those
+-- that have not ended.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain; no row for one that waits for none. Of each it names
 -- ten.
 CREATE OR REPLACE FUNCTION messages.explain_blocked(p_message messages.message)

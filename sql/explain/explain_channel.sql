@@ -1,5 +1,5 @@
--- Which limit of its channel a ready message waits for: an earlier message in an ordered topic, the concurrency, or the
--- minimum interval.
+-- Finds the limit of its channel that a ready message waits for: an earlier message in an ordered topic, the
+-- concurrency, or the minimum interval.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message.
 CREATE OR REPLACE FUNCTION messages.explain_channel(
   p_message messages.message, p_policy messages.policy, p_now timestamptz

@@ -1,4 +1,4 @@
--- How a message ended, and what happened to it since.
+-- Tells how a message ended, and what happened to it since.
 -- Called by: explain. Locks: nothing. Result: as explain; the result is last, after what replaced the message.
 CREATE OR REPLACE FUNCTION messages.explain_ended(p_archived messages.message_archive)
 RETURNS TABLE (code text, reason text, detail jsonb)

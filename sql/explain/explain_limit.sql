@@ -1,4 +1,4 @@
--- Which limit of its topic a ready message waits for: the concurrency, the probes of a breaker, or the rate.
+-- Finds the limit of its topic that a ready message waits for: the concurrency, the probes of a breaker, or the rate.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message.
 CREATE OR REPLACE FUNCTION messages.explain_limit(p_topic text, p_policy messages.policy, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)

@@ -1,5 +1,5 @@
--- Which session has locked a ready message, its topic or its channel for more than five seconds: claims skip it, or
--- cannot count what runs.
+-- Finds the session that has locked a ready message, its topic or its channel for more than five seconds: claims skip
+-- it, or cannot count what runs.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain.
 CREATE OR REPLACE FUNCTION messages.explain_locked(p_message messages.message, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)

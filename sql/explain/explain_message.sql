@@ -1,4 +1,4 @@
--- What in the message itself keeps it from being claimed: its TTL is over, its attempts are used up, or it is due
+-- Finds what in the message itself keeps it from being claimed: its TTL is over, its attempts are used up, or it is due
 -- later.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain.
 CREATE OR REPLACE FUNCTION messages.explain_message(p_message messages.message, p_now timestamptz)

@@ -1,4 +1,4 @@
--- What comes before a ready message: messages that are claimed first, and workers without free capacity.
+-- Tells what comes before a ready message: messages that are claimed first, and workers without free capacity.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain. It counts to 1000 and no further.
 CREATE OR REPLACE FUNCTION messages.explain_queue_position(p_message messages.message, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)

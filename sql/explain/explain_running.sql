@@ -1,4 +1,4 @@
--- What is known of a locked message: by whom, since when and until when it is locked, and its progress.
+-- Tells what is known of a locked message: by whom, since when and until when it is locked, and its progress.
 -- Called by: explain. Locks: nothing. Result: as explain.
 CREATE OR REPLACE FUNCTION messages.explain_running(p_message messages.message)
 RETURNS TABLE (code text, reason text, detail jsonb)
@@ -16,7 +16,7 @@ BEGIN
     'worker', p_message.locked_by, 'locked_at', p_message.locked_at, 'lock_expires_at', p_message.lock_expires_at,
     'attempt', p_message.attempts, 'max_attempts', v_limit,
     'progress', (
-      -- What a handler says of its progress may be anything; numbers and their unit are no content.
+      -- A handler may report anything as its progress; numbers and their unit are no content.
       SELECT jsonb_object_agg(p.key, p.value)
       FROM jsonb_each(CASE WHEN jsonb_typeof(p_message.progress) = 'object' THEN p_message.progress END) AS p
       WHERE (p.key IN ('done', 'total') AND jsonb_typeof(p.value) = 'number')

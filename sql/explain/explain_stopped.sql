@@ -1,4 +1,4 @@
--- What stopped a topic or channel: a pause, the breaker, or the lack of a worker.
+-- Tells what stopped a topic or channel: a pause, the breaker, or the lack of a worker.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain.
 CREATE OR REPLACE FUNCTION messages.explain_stopped(p_topic text, p_channel text, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)

@@ -1,4 +1,4 @@
--- What keeps a message that is not locked from being claimed.
+-- Tells what keeps a message that is not locked from being claimed.
 -- Called by: explain. Locks: nothing. Result: as explain; ready if nothing does.
 CREATE OR REPLACE FUNCTION messages.explain_waiting(p_message messages.message)
 RETURNS TABLE (code text, reason text, detail jsonb)

@@ -1,4 +1,4 @@
--- Whether every export has read all rows of a partition of the archive; true if there is no export.
+-- Returns whether every export has read all rows of a partition of the archive; true if there is no export.
 -- Called by: maintain_partitions, purge. Locks: nothing. Volatile, so that it sees what was committed after the
 -- caller's statement began.
 CREATE OR REPLACE FUNCTION messages.is_exported(p_partition text)

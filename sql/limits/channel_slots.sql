@@ -1,4 +1,4 @@
--- How many messages a claim may take from each of the given channels now.
+-- Returns how many messages a claim may take from each of the given channels now.
 -- Called by: pick_with_channel, only where channels have limits. p_channels: in their order, one entry for each
 -- priority; p_most: the maximum number of each.
 -- Locks: as lock_channels. Running messages and holds are read after the lock is taken, in a separate statement, which
@@ -42,14 +42,14 @@ BEGIN
       greatest(
         c.free_at,
         CASE
-          -- Not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its
-          -- settings say.
+          -- EXISTS is not used: PostgreSQL 18 would read the whole table once to know all that could be asked for,
+          -- whatever its settings say.
           WHEN c.blocked_until > p_now AND (
             SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = c.blocked_by) THEN c.blocked_until
         END,
         CASE WHEN messages.is_paused(o.paused_at, o.resume_at, p_now)
           THEN coalesce(o.resume_at, 'infinity') END) AS until
-    -- Else this and room would be computed once for each use of them.
+    -- Without OFFSET 0, this and room would be computed once for each use of them.
     OFFSET 0
   ) AS own
   CROSS JOIN LATERAL (

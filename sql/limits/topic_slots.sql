@@ -1,4 +1,4 @@
--- How many messages of a limited topic a claim may take now.
+-- Returns how many messages of a limited topic a claim may take now.
 -- Called by: claim, only for topics with max_concurrency, dequeue_rate or a breaker that is not closed. Locks: as
 -- lock_topic; a claim that does not get the topic leaves it to a later claim. Running messages are counted each time:
 -- no counter can drift, and a dead worker frees its slots when its locks expire. Result: slots: at most p_wanted;
@@ -58,7 +58,7 @@ BEGIN
 END
 $$;
 
--- How many messages a rate permits now, and when to ask again if none.
+-- Returns how many messages a rate permits now, and when to ask again if none.
 -- Called by: topic_slots (which holds the topic's lock). Locks: the row, which charge_rate updates, only if free at
 -- once: a transaction that changes a policy may hold it (clamp_rates), and may stay open. Then nothing is permitted,
 -- and a claim asks again a second later. GCRA, the generic cell rate algorithm (ITU-T I.371): free_at is when the
@@ -91,7 +91,7 @@ BEGIN
 END
 $$;
 
--- When a topic whose breaker is open may be probed, if that is not now.
+-- Returns the time at which a topic whose breaker is open may be probed, if that is not now.
 -- Called by: topic_slots, after it has counted the running probes. Locks: nothing. Result: NULL = now, or the breaker
 -- has closed. A probe may have ended since the claim read the policy. If the count did not see it, its settle has
 -- committed, and with it one of two: the breaker's new state, or, where another session was updating that, a row that

@@ -40,7 +40,7 @@ BEGIN
         FROM messages.rate AS r
         WHERE r.kind = 'channel' AND r.topic = p_policy.topic AND r.channel = c.channel)
     END AS until
-    -- Else it would be computed once for each use of it.
+    -- Without OFFSET 0 it would be computed once for each use of it.
     OFFSET 0) AS look;
 END
 $$;

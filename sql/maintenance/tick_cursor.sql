@@ -1,4 +1,4 @@
--- Where the last run of a task that visits topics ended.
+-- Returns the topic at which the last run of a task that visits topics ended.
 -- Called by: tick_topics, update_conditions. Locks: nothing. Result: the topic; '' = at the end.
 CREATE OR REPLACE FUNCTION messages.tick_cursor(p_task text)
 RETURNS text

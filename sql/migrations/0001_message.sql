@@ -1,7 +1,7 @@
 -- The hot table: one row is one message that has not ended yet.
 -- An INSERT of (topic, payload) is a full publish: every other column has a default.
 
--- What a column may hold is said by a domain, not by a CHECK of the table: a domain is checked when a value is given,
+-- A domain says what a column may hold, not a CHECK of the table: a domain is checked when a value is given,
 -- but the CHECKs of a table are parsed and run by every statement that writes a row. As CHECKs these rules took four
 -- fifths of an INSERT and a part of every claim.
 
@@ -55,7 +55,7 @@ CREATE DOMAIN messages.json_object AS jsonb
       WHEN messages.long_number_bytes(VALUE) <= 65536 THEN octet_length(VALUE::text) <= 65536
       ELSE false
     END);
--- What workers give: state, progress, output. The text of what is small is never too large.
+-- The values that workers give: state, progress, output. The text of a small value is never too large.
 CREATE DOMAIN messages.given_json AS jsonb
   CONSTRAINT message_json_fits_16_mib CHECK (
     CASE
@@ -89,7 +89,7 @@ CREATE TABLE messages.message (
   available_at    messages.moment NOT NULL DEFAULT clock_timestamp(),
   expires_at      messages.moment,
   attempts        messages.tally  NOT NULL DEFAULT 0,
-  -- How often a run of it began: a deferral and a release give the attempt back, but not the run.
+  -- The number of runs that began: a deferral and a release return the attempt, but not the run.
   runs            messages.tally  NOT NULL DEFAULT 0,
   max_attempts    messages.tally,
   -- True while it waits in its worker behind others: it is claimed, and no run has begun.
@@ -104,7 +104,7 @@ CREATE TABLE messages.message (
   dlq_moved_at    timestamptz,
   redriven_from   bigint,
   redrives        integer      NOT NULL DEFAULT 0,
-  -- How large it is when it is handed out. It is kept beside the message, so that a claim can be cut by size without
+  -- The size of the message when it is handed out. It is kept in the row, so that a claim can be cut by size without
   -- writing the text again; the server fills it in, so it is right for every publisher. Without the state, which
   -- attempts write: what an UPDATE does not name is not measured again.
   content_bytes   messages.content_size GENERATED ALWAYS AS
@@ -145,14 +145,14 @@ CREATE INDEX message_due_channel ON messages.message (topic, available_at)
 -- The locked rows are few: expiry scans them, limits count them.
 CREATE INDEX message_locked ON messages.message (topic, channel)
   WHERE claim_id IS NOT NULL;
--- Those that will expire, for the maintenance; of messages that never expire it holds nothing.
+-- The index has the messages that will expire, for the maintenance, and none that never expires.
 CREATE INDEX message_expires ON messages.message (expires_at)
   WHERE expires_at IS NOT NULL AND claim_id IS NULL;
 CREATE UNIQUE INDEX message_key ON messages.message (topic, key)
   WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL;
 
--- What one claim hands out for one message. JSON travels as text, so that one hostile value breaks one message, not the
--- batch.
+-- The row that one claim returns for one message. JSON travels as text, so that one hostile value breaks one message,
+-- not the batch.
 CREATE TYPE messages.claimed AS (
   id            bigint,
   claim_id      bigint,

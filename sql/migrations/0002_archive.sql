@@ -1,4 +1,4 @@
--- How messages ended. Insert-only: a row is never updated, which is what makes incremental readers exact.
+-- The archive: how messages ended. Insert-only: a row is never updated, which is what makes incremental readers exact.
 -- Partitioned by day of archived_at; the default partition catches what has no day yet, so that no settle ever fails.
 
 CREATE TABLE messages.message_archive (
@@ -50,15 +50,15 @@ CREATE INDEX message_archive_xid ON messages.message_archive (archive_xid, id);
 CREATE INDEX message_archive_dead ON messages.message_archive (topic, archived_at, id)
   WHERE result NOT IN ('success', 'cancelled');
 
--- What the policies must know of a message that ended.
+-- The facts about a message that ended which policies need.
 CREATE TYPE messages.ended_message AS (
   id    bigint,
   topic text,
   key   text
 );
 
--- How far the batched delete of one topic's rows has come in one partition (topics whose retention is shorter than the
--- default's).
+-- The position of the batched delete of one topic's rows in one partition (topics whose retention is shorter
+-- than the default's).
 CREATE TABLE messages.purge_mark (
   partition text    COLLATE "C" NOT NULL,
   topic     text    COLLATE "C" NOT NULL,
@@ -67,10 +67,11 @@ CREATE TABLE messages.purge_mark (
   PRIMARY KEY (partition, topic)
 );
 
--- How far an export has read the archive. While there is a row here the retention drops nothing above its position.
+-- The position up to which an export has read the archive. While there is a row here the retention drops nothing above
+-- its position.
 CREATE TABLE messages.export_cursor (
   name              text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
-  -- Where it writes to, for people; and what tells that lake from every other.
+  -- The place that it writes to, for people, and the id of that lake.
   lake              text        NOT NULL,
   lake_id           text        NOT NULL,
   -- Transactions are counted in one cluster: in another one (a restored dump) the position says nothing.

@@ -1,7 +1,7 @@
 -- Dead messages: their copies, how they are put back, and how many there ever were.
 
--- Which live copy in <topic>.dlq stands for a dead message (topics with dead_letter). A row outlives its copy until the
--- tick forgets it.
+-- The live copy in <topic>.dlq that stands for a dead message (topics with dead_letter). A row outlives its copy until
+-- the tick forgets it.
 CREATE TABLE messages.dead_letter (
   origin_id  bigint      PRIMARY KEY,
   message_id bigint      NOT NULL,
@@ -9,7 +9,7 @@ CREATE TABLE messages.dead_letter (
 );
 CREATE INDEX dead_letter_made ON messages.dead_letter (made_at);
 
--- What is decided about one dead message that is to be put back. archived_at NULL = its archive row is gone, its copy
+-- The decision about one dead message that is to be put back. archived_at NULL = its archive row is gone, its copy
 -- stands for it.
 CREATE TYPE messages.redriving AS (
   archived_id bigint,
@@ -30,10 +30,10 @@ CREATE TABLE messages.redrive_log (
 CREATE INDEX redrive_log_message ON messages.redrive_log (message_id);
 CREATE INDEX redrive_log_time ON messages.redrive_log (redriven_at);
 
--- How many messages ever died, by topic and result: a counter that only rises, whatever becomes of the messages and of
--- their alerts. Transactions that archive dead messages only add rows, so that none waits for another; the tick folds
--- the rows (messages.merge_dead_counts). The count is the sum of the rows. died_at: the beginning of the ten minutes in
--- which they died; NULL = more than a day ago, in one row.
+-- The number of messages that ever died, by topic and result: a counter that only rises, whatever becomes of the
+-- messages and of their alerts. Transactions that archive dead messages only add rows, so that none waits for another;
+-- the tick folds the rows (messages.merge_dead_counts). The count is the sum of the rows. died_at: the beginning of the
+-- ten minutes in which they died; NULL = more than a day ago, in one row.
 CREATE TABLE messages.dead_count (
   topic   text        COLLATE "C" NOT NULL,
   result  text        NOT NULL,

@@ -48,10 +48,10 @@ VALUES
   ('*', 1, '30 s', '{"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"}',
    false, 'supersede', 'error', false, 'full', '30 days', false, 10, 'auto', true);
 
--- Whether any topic keeps less than everything: asked by each end of messages.
+-- This index tells whether any topic keeps less than everything: each end of messages asks that.
 CREATE INDEX topic_archive_success ON messages.topic (topic) WHERE archive_success <> 'full';
 
--- What holds for one topic at one moment: its own row over the row '*'. NULL in a limit = no such limit.
+-- The policy of one topic at one moment: its own row over the row '*'. NULL in a limit = no such limit.
 CREATE TYPE messages.policy AS (
   topic                text,
   max_attempts         integer,
@@ -69,11 +69,11 @@ CREATE TYPE messages.policy AS (
   limits_channels      boolean
 );
 
--- Which topics use a policy that publishing or settling has to look at, as a set of bits: bits 1 to 62 stand for the
--- topics with this hash, bit 0 is always set. The policies of a topic are looked up only where its bit is set, so that
--- the policies of one topic cost others next to nothing. A sequence, since reading one costs next to nothing and needs
--- no snapshot; no publisher can write it. A bit is set before the policy is committed, and cleared by the tick once no
--- such policy is left.
+-- The topics that use a policy which publishing or settling has to look at, as a set of bits: bits 1 to 62 stand for
+-- the topics with this hash, bit 0 is always set. The policies of a topic are looked up only where its bit is set, so
+-- that the policies of one topic cost others next to nothing. A sequence, since reading one costs next to nothing and
+-- needs no snapshot; no publisher can write it. A bit is set before the policy is committed, and cleared by the tick
+-- once no such policy is left.
 CREATE SEQUENCE messages.policy_topic_bits AS bigint;
 SELECT setval('messages.policy_topic_bits', 1);
 

@@ -1,6 +1,7 @@
 -- Side tables of the limits: each holds rows only for topics and channels that are limited.
 
--- What differs from the topic's policy for one channel. The trigger check_channel refuses what a setting cannot be.
+-- The settings of one channel that differ from the topic's policy. The trigger check_channel refuses what a setting
+-- cannot be.
 CREATE TABLE messages.channel (
   topic        text     COLLATE "C" NOT NULL,
   channel      text     COLLATE "C" NOT NULL,
@@ -40,7 +41,7 @@ CREATE TABLE messages.depth (
   rows  bigint NOT NULL CHECK (rows >= 0)
 ) WITH (fillfactor = 50);
 
--- What messages that ended, or that the queue itself put back, change about these counters. Such transactions only add
+-- The changes of these counters by messages that ended, or that the queue itself put back. Such transactions only add
 -- rows, so that none waits for another, or for a publisher; the transaction that holds the counter's row adds them up
 -- (apply_depth_changes). What a topic holds is its counter and all of its changes together, in every snapshot.
 CREATE TABLE messages.depth_change (

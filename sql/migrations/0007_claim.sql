@@ -1,4 +1,5 @@
--- What claims remember, so that each of them finds its messages without reading over those that are gone or not due.
+-- Facts that claims remember, so that each of them finds its messages without reading over those that are gone or not
+-- due.
 
 -- Every (topic, priority) that was ever claimed from. at: the position below which it has no ready row; NULL = read
 -- from the left edge.
@@ -21,7 +22,7 @@ CREATE TABLE messages.low_water_mark (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 INSERT INTO messages.low_water_mark DEFAULT VALUES;
 
--- Where the last claim ended that named no place to begin at: the next such claim begins behind it.
+-- The place where the last claim ended that named no place to begin at: the next such claim begins behind it.
 -- Rows are only added, and read from the newest on; the tick deletes the others. An updated row would leave its
 -- versions behind, and while a snapshot is held each claim would walk over all of them.
 CREATE TABLE messages.claim_cursor (
@@ -33,9 +34,10 @@ CREATE TABLE messages.claim_cursor (
   PRIMARY KEY (walk, n)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- What a claim picked in one topic: the addresses of the rows in the order in which they are to be worked, their bytes,
--- and the messages that end instead of being worked. held_back: limits of channels held back messages that are due;
--- look_again_at: when to look for them again, NULL = when something is settled or a policy changes, at an unknown time.
+-- The pick of a claim in one topic: the addresses of the rows in the order in which they are to be processed, their
+-- bytes, and the messages that end instead of being processed. held_back: limits of channels held back messages that
+-- are due; look_again_at: when to look for them again, NULL = when something is settled or a policy changes, at an
+-- unknown time.
 CREATE TYPE messages.picked AS (
   rows          tid[],
   bytes         bigint,

@@ -35,7 +35,7 @@ CREATE TABLE messages.waiter (
 );
 CREATE INDEX waiter_until ON messages.waiter (until);
 
--- Which publisher may know how which of its messages ended: it asked for that when it published. role: that which
+-- The publishers who may know how their messages ended: each asked for that when it published. role: that which
 -- logged in. Rows are deleted a day after they were last of use.
 CREATE TABLE messages.expected_result (
   message_id bigint      NOT NULL,
@@ -45,8 +45,8 @@ CREATE TABLE messages.expected_result (
 );
 CREATE INDEX expected_result_until ON messages.expected_result (until);
 
--- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policy_topic_bits, and one of its own,
--- so that waiters cost publishers nothing. It is raised before the waiter is committed, and lowered by the tick once
--- none is left.
+-- This sequence tells whether there may be waiters: 2 = yes. It is a sequence, for the reasons of
+-- messages.policy_topic_bits, and one of its own, so that waiters cost publishers nothing. It is raised before the
+-- waiter is committed, and lowered by the tick once none is left.
 CREATE SEQUENCE messages.awaited_flag AS smallint;
 SELECT setval('messages.awaited_flag', 1);

@@ -11,18 +11,18 @@ CREATE TABLE messages.worker (
   seen_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   stopping       boolean     NOT NULL DEFAULT false,
   status         jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(status) = 'object'),
-  -- Which of its reports was counted last: the same report again, because its answer was lost, adds nothing.
+  -- The report that was counted last: the same report again, because its answer was lost, adds nothing.
   measured       bigint      NOT NULL DEFAULT 0,
   -- Since when it is asked to drain, as it would on SIGTERM, and by whom.
   drain_asked_at timestamptz,
   drain_asked_by text,
-  -- How many handlers it is to run at once, instead of `concurrency`, which is its configuration's.
+  -- The number of handlers to run at once, instead of `concurrency`, which is its configuration's.
   requested_concurrency integer CHECK (requested_concurrency BETWEEN 1 AND 10000),
   -- Workers over HTTP are here too: by the name that its claims give, without a process that could be asked.
   kind           text        NOT NULL DEFAULT 'daemon' CHECK (kind IN ('daemon', 'http'))
 ) WITH (fillfactor = 50);
 
--- What the daemons measured, by minute and topic: how attempts ended, and how long messages waited and handlers ran.
+-- The measures of the daemons, by minute and topic: how attempts ended, and how long messages waited and handlers ran.
 -- Each histogram is one number: 48 buckets of 12 decimal digits, the first bucket first (messages.pack_histogram,
 -- messages.unpack_histogram). sum() adds such numbers bucket by bucket, which it cannot do with arrays: an hour of a
 -- hundred topics in 2 ms instead of 50. waits: from available to claimed. runs: one entry for each call of a handler.
@@ -43,7 +43,7 @@ CREATE TABLE messages.measure (
   wakes        numeric     NOT NULL DEFAULT 0 CHECK (wakes >= 0),
   PRIMARY KEY (minute, topic)
 ) WITH (
-  -- Each daemon writes the newest minute's rows every few seconds: with room beside them those are HOT updates. Older
+  -- Each daemon writes the newest minute's rows every few seconds: with room next to them those are HOT updates. Older
   -- rows are only read.
   fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.02,

@@ -1,6 +1,6 @@
 -- Messages that come after others, and steps of a message that are done once.
 
--- What is known of a message that waits for others, beside its row of messages.message, whose available_at is the end
+-- Facts about a message that waits for others. Its row of messages.message has the rest: its available_at is the end
 -- of the domain until then: no claim ever reads over it. The times that its publisher asked for count from its release.
 CREATE TABLE messages.blocked_message (
   id           bigint      PRIMARY KEY,
@@ -8,17 +8,17 @@ CREATE TABLE messages.blocked_message (
   available_at messages.moment,
   delay        interval,
   ttl          interval,
-  -- How many it waited for in the beginning.
+  -- The number of predecessors that it waited for in the beginning.
   width        integer     NOT NULL,
-  -- When the tick looks whether an end was missed, and below which transaction one of them may have ended without this
-  -- row being seen.
+  -- The time at which the tick looks whether an end was missed, and below which transaction one of them may have ended
+  -- without this row being seen.
   check_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
   checked_below   xid8
 );
 CREATE INDEX blocked_message_check_at ON messages.blocked_message (check_at);
 
--- What comes after what. failed_result: how the predecessor ended, if that was not well and the successor goes on
--- waiting.
+-- The order of messages: which comes after which. failed_result: how the predecessor ended, if that was not well and
+-- the successor goes on waiting.
 CREATE TABLE messages.dependency (
   successor_id   bigint NOT NULL,
   predecessor_id bigint NOT NULL,
@@ -42,10 +42,10 @@ CREATE TABLE messages.predecessor_list (
   message_id bigint   PRIMARY KEY,
   ids        bigint[] NOT NULL
 );
--- How far messages.prune_predecessors has come: it goes round.
+-- The place that messages.prune_predecessors has reached: it goes round.
 CREATE SEQUENCE messages.predecessor_cursor MINVALUE 0;
 
--- What the steps of a handler returned: a later attempt gets it instead of doing the step again.
+-- The results of the steps of a handler: a later attempt gets them instead of doing the step again.
 CREATE TABLE messages.step (
   message_id bigint      NOT NULL,
   name       messages.key_name NOT NULL,
@@ -56,5 +56,5 @@ CREATE TABLE messages.step (
   claim_id   bigint,
   PRIMARY KEY (message_id, name)
 );
--- How far messages.prune_steps has come: it goes round.
+-- The place that messages.prune_steps has reached: it goes round.
 CREATE SEQUENCE messages.step_cursor MINVALUE 0;

@@ -32,9 +32,9 @@ CREATE UNLOGGED TABLE messages.publish_attempt (
 );
 CREATE INDEX publish_attempt_time ON messages.publish_attempt (staged_at);
 
--- Where COPY puts rows until their job publishes them. The domains are those of messages.message: what is here fits
--- there, and is not checked again; JSON is parsed by as many connections as stage. A row with a reason is one that was
--- rejected before it came here.
+-- The table into which COPY puts rows until their job publishes them. The domains are those of messages.message: what
+-- is here fits there, and is not checked again; JSON is parsed by as many connections as stage. A row with a reason is
+-- one that was rejected before it came here.
 CREATE UNLOGGED TABLE messages.publish_stage (
   attempt      uuid NOT NULL,
   topic        messages.topic_name,

@@ -15,10 +15,10 @@ CREATE TABLE messages.alert (
   sample_error      text,
   raised_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
   delivered_at      timestamptz,
-  -- Which transaction wrote it. Ids are drawn before the commit: a reader of "all above the last id" would skip what
+  -- The transaction that wrote it. Ids are drawn before the commit: a reader of "all above the last id" would skip what
   -- commits late.
   xid               xid8        DEFAULT pg_current_xact_id(),
-  -- How to fix it, where that is known: conditions say so.
+  -- The fix, where it is known: conditions have one.
   fix              text
 );
 CREATE INDEX alert_undelivered ON messages.alert (id) WHERE delivered_at IS NULL;
@@ -50,7 +50,7 @@ CREATE TABLE messages.alert_sink (
   last_error        text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
--- What belongs together for a sink: the alerts of one group. count: messages since the group began; pending: those that
+-- The alerts of one group, which belong together for a sink. count: messages since the group began; pending: those that
 -- no notification has reported yet.
 CREATE TABLE messages.alert_incident (
   sink              text        COLLATE "C" NOT NULL REFERENCES messages.alert_sink ON DELETE CASCADE,
@@ -68,7 +68,7 @@ CREATE TABLE messages.alert_incident (
   notifications     integer     NOT NULL DEFAULT 0,
   notified_at       timestamptz,
   escalated_at      timestamptz,
-  -- When the next message about it is due; NULL = there is nothing to say.
+  -- The time at which the next message about it is due; NULL = there is nothing to say.
   due_at            timestamptz,
   first_alert_id    bigint      NOT NULL,
   last_alert_id     bigint      NOT NULL,
@@ -86,7 +86,7 @@ CREATE TABLE messages.alert_delivery (
   sink           text        COLLATE "C" NOT NULL REFERENCES messages.alert_sink ON DELETE CASCADE,
   seq            bigint      GENERATED ALWAYS AS IDENTITY,
   message        jsonb       NOT NULL,
-  -- Which alerts it tells of: of this range those that the rules want and that belong to these groups.
+  -- The alerts that it tells of: those of this range that the rules want and that belong to these groups.
   rules          jsonb       NOT NULL,
   grouped        text[]      NOT NULL,
   first_alert_id bigint      NOT NULL,
@@ -104,7 +104,7 @@ CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq)
   WHERE delivered_at IS NULL AND abandoned_at IS NULL;
 CREATE INDEX alert_delivery_time ON messages.alert_delivery (created_at);
 
--- Which alerts are not to be sent for a while; NULL and * match everything, * stands for any characters of a topic.
+-- The alerts that are not to be sent for a while; NULL and * match everything, * stands for any characters of a topic.
 CREATE TABLE messages.silence (
   id                bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind              text,
@@ -119,7 +119,7 @@ CREATE TABLE messages.silence (
 );
 CREATE INDEX silence_until ON messages.silence (until) WHERE ended_at IS NULL;
 
--- What is wrong at this moment, and since when; notified_at: when an alert was raised for it.
+-- The conditions that hold at this moment, and since when; notified_at: when an alert was raised for it.
 CREATE TABLE messages.condition (
   kind    text        NOT NULL,
   topic   text        COLLATE "C" NOT NULL DEFAULT '',

@@ -1,7 +1,7 @@
--- What a search for messages takes and gives.
+-- The types of the arguments and results of a search for messages.
 
--- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit. headers: what the
--- headers contain. worker: which runs it or ended it. attempts: the minimum number.
+-- The messages that are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit. headers: what
+-- the headers contain. worker: which runs it or ended it. attempts: the minimum number.
 CREATE TYPE messages.search AS (
   topic       text,
   may         text[],
@@ -19,7 +19,7 @@ CREATE TYPE messages.search AS (
   until       timestamptz
 );
 
--- What a walk over messages came to: those that fit (and when they ended), how many it examined, the time of the last
+-- The result of a walk over messages: those that fit (and when they ended), how many it examined, the time of the last
 -- of those, and the place to go on from; place NULL = that was all.
 CREATE TYPE messages.search_page AS (
   ids      bigint[],

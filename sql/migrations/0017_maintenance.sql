@@ -1,6 +1,6 @@
--- What the maintenance notes, and what keeps two transactions or sessions from doing the same thing at once.
+-- Notes of the maintenance, and what keeps two transactions or sessions from doing the same thing at once.
 
--- When each maintenance function last ran, and who called it: pg_cron can stop silently, this shows it.
+-- The last run of each maintenance function, and its caller: pg_cron can stop silently, this shows it.
 CREATE TABLE messages.tick_mark (
   task      text        NOT NULL,
   caller    text        NOT NULL CHECK (caller IN ('cron', 'daemon', 'hand')),
@@ -9,16 +9,16 @@ CREATE TABLE messages.tick_mark (
   PRIMARY KEY (task, caller)
 ) WITH (fillfactor = 50);
 
--- Where a task of the tick that visits topics ended: the next tick continues behind this topic. '': at the end of the
--- topics.
+-- The topic at which a task of the tick that visits topics ended: the next tick continues behind this topic. '': at the
+-- end of the topics.
 CREATE TABLE messages.tick_cursor (
   task  text PRIMARY KEY,
   topic text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 50);
 
--- What one transaction at a time may do locks a row here. Only the owner may lock rows of this table, and the functions
--- that run with the owner's rights: the key of an advisory lock is public, and any role that may connect can hold it. A
--- row is made when it is first asked for; no row is ever updated.
+-- Work that one transaction at a time may do locks a row here. Only the owner may lock rows of this table, and the
+-- functions that run with the owner's rights: the key of an advisory lock is public, and any role that may connect can
+-- hold it. A row is made when it is first asked for; no row is ever updated.
 CREATE TABLE messages.mutex (
   kind text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL DEFAULT '',

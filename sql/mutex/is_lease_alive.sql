@@ -1,4 +1,4 @@
--- Whether the session that took a lease is still connected.
+-- Returns whether the session that took a lease is still connected.
 -- Called by: take_lease, release_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock with a random
 -- key: it ends with the session, also when the server crashes, and no session can have held it before. The key of a
 -- held lock is public, so another process may take it afterwards; therefore only processes whose user may take leases

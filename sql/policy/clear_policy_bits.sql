@@ -12,7 +12,7 @@ BEGIN
   IF NOT messages.has_policies() AND pg_sequence_last_value('messages.always_topic_bits') IS NOT DISTINCT FROM 1
     -- Above it the snapshot may be older than the policy.
     OR current_setting('transaction_isolation') <> 'read committed'
-    -- What this transaction itself changed may be rolled back; its own lock does not keep it away.
+    -- A change of this transaction itself may be rolled back; its own lock does not keep it away.
     OR EXISTS (
       SELECT FROM pg_locks AS l
       WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'

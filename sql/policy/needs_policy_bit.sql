@@ -1,4 +1,4 @@
--- Whether a topic's row holds a policy that publishing or settling must check.
+-- Returns whether a topic's row holds a policy that publishing or settling must check.
 -- Called by: policy_topic_bits and the trigger admit_message. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.needs_policy_bit(p_topic messages.topic)
 RETURNS boolean

@@ -44,7 +44,7 @@ BEGIN
     PERFORM messages.check_payload_size(
       NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);
   END IF;
-  -- Where the key is in use nothing is added; should it be gone by the time of the INSERT, the trigger
+  -- If the key is in use nothing is added; if it is gone by the time of the INSERT, the trigger
   -- apply_publish_policies finds out.
   IF v_policy.max_depth IS NOT NULL AND v_policy.on_full = 'drop'
     AND (NEW.key IS NULL OR messages.pending_with_key(NEW.topic, NEW.key) IS NULL)

@@ -1,4 +1,5 @@
--- How many more messages a topic with max_depth can take, counting those that the running statement has inserted.
+-- Returns how many more messages a topic with max_depth can take, counting those that the running statement has
+-- inserted.
 -- Called by: admit_message, for topics that drop what does not fit: what is dropped must be decided row by row.
 -- Locks: the topic's row of depth, until the transaction ends. What is left for the statement is kept in a setting of
 -- the transaction, so that the row is read once and not for each message; the trigger apply_publish_policies clears it

@@ -35,7 +35,7 @@ BEGIN
     headers = CASE p_on_conflict
       WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
     expires_at = excluded.expires_at,
-    -- What a run that deferred has kept is about the payload of then.
+    -- The state that a deferred run has kept is about the earlier payload.
     state = CASE p_on_conflict WHEN 'append' THEN m.state END
   -- There is nothing to append to bytes.
   WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
@@ -60,7 +60,7 @@ BEGIN
   IF outcome IN ('replaced', 'appended') THEN
     DELETE FROM messages.expected_result AS x WHERE x.message_id = insert_or_merge.id AND x.role <> session_user;
   END IF;
-  -- What a run that gave its attempt back saved for the old payload does not count for the new one.
+  -- The steps that a run saved for the old payload, before it returned its attempt, do not count for the new one.
   IF outcome = 'replaced' AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     DELETE FROM messages.step AS s WHERE s.message_id = insert_or_merge.id;
   END IF;

@@ -34,7 +34,7 @@ BEGIN
     ORDER BY k.topic
   LOOP
     CONTINUE WHEN v_each.missing = 0 AND v_each.pending < 10 AND NOT v_each.is_over;
-    -- Not waited for: a tick has locked messages that others may hold up a counter for.
+    -- The tick does not wait here: it has locked messages, and the holder of a counter may wait for these.
     PERFORM FROM messages.depth AS d WHERE d.topic = v_each.topic FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     PERFORM messages.apply_depth_changes(v_each.topic);

@@ -18,7 +18,7 @@ AS $$
 DECLARE
   v_now timestamptz := messages.now();
 BEGIN
-  -- Not left to the table's CHECK: its error would show the row with its payload.
+  -- The table's CHECK does not do this: its error would show the row with its payload.
   IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_duration of a heartbeat is %', p_lock_duration
       USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';

@@ -30,12 +30,12 @@ BEGIN
   FOREACH v_tick IN ARRAY v_ticks LOOP
     CONTINUE WHEN EXISTS (
       SELECT FROM messages.schedule_run AS r WHERE r.schedule = p_schedule.name AND r.tick = v_tick);
-    -- With pg_cron alone a tick is looked at up to a minute late: that is not missed yet.
+    -- A tick that is up to a minute late is not missed yet: pg_cron alone looks once a minute.
     IF p_schedule.missed <> 'skip' OR v_tick > p_now - interval '2 minutes' THEN
       BEGIN
         v_run := messages.publish_tick(p_schedule, v_tick, p_now);
       EXCEPTION WHEN OTHERS THEN
-        -- What was published before it stays: a topic may have room for some, and never for all at once.
+        -- The messages that were published before stay: a topic may have room for some, and never for all at once.
         IF v_did = 0 THEN
           RAISE;
         END IF;

@@ -1,4 +1,4 @@
--- When a schedule is due next: the first tick of a cron expression in a time zone after a moment.
+-- Returns the time at which a schedule is due next: the first tick of a cron expression in a time zone after a moment.
 -- Called by: the trigger of messages.schedule, fire_schedule, latest_ticks, next_ticks. Locks: nothing.
 -- Result: NULL = no tick within 50 years. Errors: 22023 for an expression or a time zone that cannot be used.
 -- At changes of the offset it does what Vixie cron does: a fixed time that is skipped ticks at the first moment after

@@ -62,7 +62,7 @@ BEGIN
      OR (NEW.paused_at IS NULL AND OLD.paused_at IS NOT NULL) THEN
     NEW.next_tick := messages.next_tick(NEW.cron, NEW.time_zone, messages.now());
   END IF;
-  -- What was changed may well have fixed it.
+  -- The change may well have fixed it.
   NEW.retry_at := NULL;
   NEW.failures := 0;
   RETURN NEW;
@@ -80,7 +80,7 @@ BEGIN
 END
 $$;
 
--- Not for what fire_schedule itself writes.
+-- The trigger does not run for what fire_schedule itself writes.
 CREATE OR REPLACE TRIGGER check_schedule
 BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed,
   missed_limit, paused_at

@@ -1,6 +1,6 @@
--- How each message ended and how long that took, without its contents: for reports, dbt and people with
--- messages_analyst. wait_s, run_s: of the last attempt; NULL if the message was never claimed. total_s: from when it
--- was first due; the archive keeps only the last available_at, so for a message that was tried before it begins with
+-- Each message that ended, with how it ended and how long that took, without its contents: for reports, dbt and people
+-- with messages_analyst. wait_s, run_s: of the last attempt; NULL if the message was never claimed. total_s: from when
+-- it was first due; the archive keeps only the last available_at, so for a message that was tried before it begins with
 -- created_at.
 CREATE OR REPLACE VIEW messages.ended
 WITH (security_invoker = true) AS

@@ -1,4 +1,4 @@
--- Whether a message matches a search, except for the time, which the caller checks.
+-- Returns whether a message matches a search, except for the time, which the caller checks.
 -- Called by: search_running, search_waiting, search_dead, search_ended; written so that the planner inlines it. Locks:
 -- nothing.
 CREATE OR REPLACE FUNCTION messages.matches_search(

@@ -1,5 +1,5 @@
--- What happens to a message that would become ready again while a newer one with its key is ready: supersede (it gives
--- way) or keep (both stay).
+-- Returns what happens to a message that would become ready again while a newer one with its key is ready: supersede
+-- (it gives way) or keep (both stay).
 -- Called by: retry, return_attempts, for messages that meet one. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.key_on_retry(p_topic text)
 RETURNS text

@@ -92,7 +92,7 @@ BEGIN
 END
 $$;
 
--- Whether a message is in an ordered channel, whose later messages wait for it.
+-- Returns whether a message is in an ordered channel, whose later messages wait for it.
 -- Called by: return_attempts. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.is_in_ordered_channel(p_id bigint)
 RETURNS boolean

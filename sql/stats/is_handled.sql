@@ -1,4 +1,4 @@
--- Whether a worker handles a topic: the one definition of handled.
+-- Returns whether a worker handles a topic: the one definition of handled.
 -- Called by: conditions, stats, topic_state, unhandled_topics, examine_workers. Locks: nothing.
 -- A worker of the registry that handles (messages.worker_state) and names the topic; or one outside it (in plain SQL)
 -- that sleeps armed for the topic, or holds a message of it whose lock has not expired. A daemon of the registry counts

@@ -94,8 +94,8 @@ BEGIN
 END
 $$;
 
--- How many messages of a topic wait that are available after p_after, until p_until: counted up to p_bound, beyond it
--- estimated.
+-- Returns how many messages of a topic wait that are available after p_after, until p_until: counted up to p_bound,
+-- beyond it estimated.
 -- Called by: stats. p_estimate: the estimate, NULL = 0; p_runs: on how many runs of the sample the topic was seen.
 -- Locks: nothing.
 -- Result: from p_bound on it is an estimate, below it the count.
@@ -130,8 +130,9 @@ BEGIN
 END
 $$;
 
--- Whether an estimate shows that a topic has more than p_bound messages, so that they need not be counted. The fewer
--- runs of the sample it was seen on, the larger the estimate has to be: on five of them 40 % is an error by chance.
+-- Returns whether an estimate shows that a topic has more than p_bound messages, so that they need not be counted. The
+-- fewer runs of the sample it was seen on, the larger the estimate has to be: on five of them 40 % is an error by
+-- chance.
 -- Called by: stats, count_or_estimate. Locks: nothing. Result: false for NULL.
 CREATE OR REPLACE FUNCTION messages.estimate_suffices(p_estimate bigint, p_runs bigint, p_bound bigint)
 RETURNS boolean

@@ -19,12 +19,13 @@ STABLE
 SECURITY DEFINER
 AS $$
 DECLARE
-  -- Not by the marks: a topic with a mark need not have a message.
+  -- The marks do not answer this: a topic with a mark need not have a message.
   v_topic text    := messages.next_topic(NULL, '', false);
   v_found integer := 0;
 BEGIN
   WHILE v_topic IS NOT NULL AND v_found < p_limit LOOP
-    -- What comes after others waits for them, not for a worker: it is at the end of its priority, or of its channel.
+    -- A message that comes after others waits for them, not for a worker: it is at the end of its priority, or of its
+    -- channel.
     IF NOT messages.is_handled(v_topic) AND (
       EXISTS (
         SELECT FROM generate_series(0, 9) AS p (priority)

@@ -10,13 +10,13 @@ AS $$
 DECLARE
   v_line text COLLATE "C" := lower(left(messages.error_line(p_error), 1000) COLLATE "C");
 BEGIN
-  -- What expire_locks says names the worker, and no two are called alike.
+  -- The text of expire_locks names the worker, and no two have the same name.
   v_line := regexp_replace(v_line, '^lock_expired: .* held it from .*$', 'lock_expired');
   -- One kind of quotes after the other, never as alternatives: those would be greedy. An apostrophe within a word is no
   -- quote.
   v_line := regexp_replace(v_line, E'(?<!\\w)''.*?''(?!\\w)', '?', 'g');
   v_line := regexp_replace(v_line, E'(?<!\\w)".*?"(?!\\w)', '?', 'g');
-  -- Where it happened is not what happened: an address, a mailbox, a host, a path, and what is assigned to a name.
+  -- The place of an error is not its kind: an address, a mailbox, a host, a path, and what is assigned to a name.
   v_line := regexp_replace(v_line, E'\\m[a-z][a-z0-9+.-]*://[^\\s<>]*[^\\s<>.,;:)\\]]', '<url>', 'g');
   v_line := regexp_replace(v_line, E'[\\w.+-]+@[\\w-]+(\\.[\\w-]+)+', '<mail>', 'g');
   v_line := regexp_replace(

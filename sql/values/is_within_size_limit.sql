@@ -1,4 +1,4 @@
--- Whether a message with these contents may be published: its text is not too large.
+-- Returns whether a message with these contents may be published: its text is not too large.
 -- Called by: dead_message, preview_redrive, of what came before the domains refused it. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.is_within_size_limit(p_payload jsonb, p_headers jsonb)
 RETURNS boolean

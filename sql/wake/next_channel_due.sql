@@ -1,4 +1,4 @@
--- When the next message in the channels of one topic is due.
+-- Returns the time at which the next message in the channels of one topic is due.
 -- Called by: next_due, renotify_stale. Locks: nothing. p_held: a claim held back what is already due; look beyond it.
 -- The next one by time is one entry of an index. It may be one that waits behind others of its channel: then the worker
 -- looks once in vain.

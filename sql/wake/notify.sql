@@ -15,7 +15,7 @@ AS $$
 DECLARE
   -- Before PostgreSQL 17 it is this, and cannot be set.
   v_pages   bigint := coalesce(current_setting('max_notify_queue_pages', true)::bigint, 1048576);
-  -- What each takes besides its texts is 18 bytes and what is left at the end of a page. Pages are released by 32, a
+  -- In addition to its texts, each takes 18 bytes and what is left at the end of a page. Pages are released by 32, a
   -- segment of a file.
   v_bytes   bigint := octet_length(array_to_string(p_payloads, '')) + cardinality(p_payloads) * (octet_length(p_channel) + 24);
   v_payload text;

@@ -1,4 +1,4 @@
--- Which of the given predecessors a new message has to wait for: those that have not succeeded.
+-- Returns the given predecessors that a new message has to wait for: those that have not succeeded.
 -- Called by: publish. Locks: nothing, so that no settle waits for the publisher; the tick finds what ends after this
 -- (propagate_missed_ends). A predecessor that was redriven is replaced by the message that it became. Result: id, and
 -- failed_result: how it ended; NULL = it has not.

@@ -46,8 +46,8 @@ BEGIN
   USING messages.ended_dependencies(p_ids, v_parked) AS d
   WHERE g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id
     AND (d.result = 'success' OR (d.after_failed = 'run' AND d.result <> 'redriven')
-      -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its
-      -- settings say.
+      -- EXISTS is not used: PostgreSQL 18 would read both tables whole once to know all that could be asked for,
+      -- whatever its settings say.
       OR (SELECT true FROM messages.redrive_log AS r JOIN messages.dependency AS b ON b.predecessor_id = r.message_id
           WHERE r.archived_id = d.predecessor_id AND b.successor_id = d.successor_id LIMIT 1));
   -- It may have ended already, if this was left to a tick: the next one looks.

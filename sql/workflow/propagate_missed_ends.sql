@@ -35,7 +35,7 @@ BEGIN
   -- older than its transaction, or claims look for it too late.
   v_below := pg_current_xact_id();
   v_now := messages.now();
-  -- What this transaction ends itself needs no wait, see the trigger propagate_ends_at_commit.
+  -- An end by this transaction itself needs no wait, see the trigger propagate_ends_at_commit.
   PERFORM set_config('messages.propagated', '1', true);
   v_parked := ARRAY(
     SELECT k.id FROM messages.blocked_message AS k

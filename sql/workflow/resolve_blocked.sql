@@ -24,7 +24,7 @@ BEGIN
   IF p_ids = '{}' THEN
     RETURN;
   END IF;
-  -- Where an OR is, not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for,
+  -- Below an OR, EXISTS is not used: PostgreSQL 18 would read the whole table once to know all that could be asked for,
   -- whatever its settings say. The last dependency is asked for, because messages end in about the order of their ids:
   -- of a large group the first index entries are those of deleted rows, which are read again and again while a snapshot
   -- is held. And a failed one by the order of its index.

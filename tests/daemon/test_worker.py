@@ -1,4 +1,4 @@
-"""Worker: messages are worked inside of the process of an application, which it leaves as it was."""
+"""Worker: messages are processed inside of an application's process, which it leaves as it was."""
 
 from __future__ import annotations
 

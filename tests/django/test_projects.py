@@ -28,7 +28,7 @@ def environ_for(database: Database) -> dict[str, str]:
 
 
 def run(folder: Path, database: Database, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of a project, on a database that Django makes beside the given one."""
+    """Run the tests of a project, on a database that Django makes next to the given one."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,

@@ -316,7 +316,7 @@ class Operator(Caller):
 
 
 class Maintainer(Caller):
-    """Does what daemons and pg_cron do beside the claims."""
+    """Does what daemons and pg_cron do in addition to the claims."""
 
     def acts(self) -> list[Callable[[], None]]:
         self.stopping.wait(0.02)

@@ -1,4 +1,4 @@
-"""examples/data_team: one command publishes files, works them with Spark and prints what came of them."""
+"""examples/data_team: one command publishes files, processes them with Spark and prints what came of them."""
 
 from __future__ import annotations
 

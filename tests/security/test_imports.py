@@ -26,7 +26,7 @@ CONFIGURED = "the configuration, or code of the project"
 PLACES = {
     ("daemon/pgrouse/__init__.py", "import_module"): OURS,
     ("daemon/pgrouse/web/__init__.py", "import_module"): OURS,
-    ("daemon/pgrouse/alerts/sinks/__init__.py", "import_module"): "the files beside it",
+    ("daemon/pgrouse/alerts/sinks/__init__.py", "import_module"): "the files next to it",
     ("daemon/pgrouse/publishing/drivers/__init__.py", "import_module"): OURS,
     ("daemon/pgrouse/cli/lazy_group.py", "importlib.import_module"): "the commands, in the code that registers them",
     ("daemon/pgrouse/worker/child/django_connections.py", "importlib.import_module"): OURS,

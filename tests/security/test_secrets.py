@@ -22,7 +22,7 @@ from tests.sql.queue import Queue
 TOPIC = "victim"
 KEYS = [f"known{n}" for n in range(6)]
 CONTENT = ("payload", "body", "header", "output", "step", "staged", "scheduled")
-# What an analyst may see besides: where messages stand, and why.
+# An analyst may also see these: where messages stand, and why.
 MORE = ("progress", "error", "reason", "key", "channel", "worker")
 CHANNELS = ("new_message", "settled", "cancelled", "dead_message", "alert", "topic_changed", "schedule_changed")
 

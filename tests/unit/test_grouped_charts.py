@@ -1,4 +1,4 @@
-"""pgrouse.web.charts.grouped_charts: bars of several lines beside each other."""
+"""pgrouse.web.charts.grouped_charts: bars of several lines next to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that is declared in code: it is called as its function, publishes, and is worked in tests."""
+"""A topic that is declared in code: it is called as its function, publishes, and is processed in tests."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.web.site import Visitor, is_live
 
 # How many seconds the unit of a duration has.
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# Half an hour beside UTC, and no summer time.
+# Half an hour off UTC, and no summer time.
 KOLKATA: Any = {"timezone_id": "Asia/Kolkata"}
 
 

@@ -1,4 +1,4 @@
-"""The charts beside the list of messages follow its filters, as far as the workers measure by them."""
+"""The charts next to the list of messages follow its filters, as far as the workers measure by them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pgrouse.publishing.new_message import NewMessage
 
 
-# The note besides the id.
+# The note next to the id.
 OUTCOMES = {
     "replaced": "replaced the waiting message with this key",
     "ignored": "not published: this message with the key waits already",

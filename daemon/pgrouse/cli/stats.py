@@ -101,7 +101,7 @@ def _print(session: CliSession, found: Stats) -> None:
 
 
 def _remarks(found: Stats) -> list[str]:
-    """Return what to know besides the numbers."""
+    """Return what to know in addition to the numbers."""
     unhandled = [row["topic"] for row in found.topics if not row["handled"] and (row["ready"] or row["delayed"])]
     remarks = (
         [

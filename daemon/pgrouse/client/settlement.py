@@ -33,7 +33,7 @@ class Settlement:
     Attributes:
         ran: of a message that is released: whether its handler had begun.
         progress: the last progress that the handler noted; written before it is settled.
-        warnings: what there is to log of it besides its error: names of events, and why.
+        warnings: what there is to log of it in addition to its error: names of events, and why.
         error_type: the class of the exception that ended it, if one did that is no outcome, or that its error quotes.
         exception: that exception, until the hooks know it.
     """
@@ -52,7 +52,7 @@ class Settlement:
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-# The SQL function of each kind, and its arguments besides ids and claims, each with the field of a settlement that it
+# The SQL function of each kind, and its arguments except ids and claims, each with the field of a settlement that it
 # has.
 SETTLE_FUNCTIONS: dict[SettleKind, tuple[Callable[..., Call[list[int]]], dict[str, str]]] = {
     SettleKind.COMPLETE: (settle.complete, {"outputs": "output"}),

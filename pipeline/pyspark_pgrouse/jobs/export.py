@@ -88,7 +88,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     "--columns",
     metavar="A,B",
     callback=_names,
-    help="Only these columns, besides id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
+    help="Only these columns, in addition to id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--exclude",

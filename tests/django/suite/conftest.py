@@ -151,7 +151,7 @@ def manage(django_db_setup, django_db_blocker, tmp_path):
 
 @pytest.fixture(scope="module")
 def worker(django_db_setup, django_db_blocker, tmp_path_factory):
-    """A daemon that works the tasks of the project, for all tests of a file."""
+    """A daemon that processes the tasks of the project, for all tests of a file."""
     with managed(django_db_blocker, tmp_path_factory.mktemp("worker")) as it:
         it("pgrouse", "migrate")
         yield it.start("run")

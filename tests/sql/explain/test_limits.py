@@ -16,7 +16,7 @@ def _worker(queue: Queue) -> None:
 
 
 def only(queue: Queue, message: int) -> Row:
-    """Return the only reason besides the messages of its channel that are ahead."""
+    """Return the only reason except the messages of its channel that are ahead."""
     (row,) = [each for each in queue.rows("SELECT * FROM messages.explain(%s)", [message]) if each.code != "behind"]
     return row
 

@@ -79,7 +79,7 @@ def find_policies(
     """Read what topics set themselves, by name; the defaults, topic '*', are the first.
 
     Args:
-        topics: which, besides the defaults; None = all.
+        topics: which, in addition to the defaults; None = all.
         settings: which settings; all unless given.
     """
     names = ("topic", *settings)

@@ -44,11 +44,11 @@ MAX_REDRIVES = 100
 
 
 class PgrouseBackend(BaseTaskBackend):
-    """Enqueues tasks as messages. A daemon works them: `manage.py pgrouse run`.
+    """Enqueues tasks as messages. A daemon processes them: `manage.py pgrouse run`.
 
     OPTIONS:
         renamed: paths of functions that were renamed, `{"shop.tasks.old": "shop.tasks.new"}`: what was enqueued under
-            the old one is worked, and its result is found.
+            the old one is processed, and its result is found.
     """
 
     task_class = QueuedTask

@@ -133,7 +133,7 @@ def _of_queues(found: Config, queues: Collection[str]) -> Config:
     if unknown := sorted(set(queues) - set(known.values())):
         raise ConfigError(f"--queue {unknown[0]}: no task may be enqueued there; name it in QUEUES of TASKS")
     topics = {topic: chosen for topic, chosen in found.topics.items() if not chosen.handler or known[topic] in queues}
-    # What code declares beside the tasks is in no queue.
+    # Code may declare more than the tasks: that is in no queue.
     handlers = found.handlers.model_copy(update={"modules": []})
     return found.model_copy(update={"topics": topics, "handlers": handlers})
 

@@ -1,4 +1,4 @@
-"""The charts beside a list of messages: they follow those of its filters by which the workers measure."""
+"""The charts next to a list of messages: they follow those of its filters by which the workers measure."""
 
 from __future__ import annotations
 

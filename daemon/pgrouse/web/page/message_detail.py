@@ -35,7 +35,7 @@ class TimelineEvent:
     Attributes:
         at: when.
         title: what.
-        kind: of the badge beside it.
+        kind: of the badge next to it.
         note: more of it, on one line.
         text: a traceback, or the like.
     """

@@ -12,7 +12,7 @@ from pgrouse.web.access.database_pool import Connection, Row, read_rows
 
 @dataclass(frozen=True)
 class ProblemAction:
-    """A button beside a problem.
+    """A button next to a problem.
 
     Attributes:
         text: of the button.

@@ -66,7 +66,7 @@ class View:
         return context | await self.read_measures(conn, caller, subject)
 
     async def read_with_problems(self, conn: Connection, caller: Caller, subject: str) -> Context:
-        """Read what the page shows besides measures, and the problems, which every page counts."""
+        """Read what the page shows except measures, and the problems, which every page counts."""
         return {"problems": await read_problems(conn, caller)} | await self.read(conn, caller, subject)
 
     def live_url(self, subject: str) -> str:

@@ -1,4 +1,4 @@
-"""How many messages there are in each state, topic and worker, as the list of messages shows it beside its filters."""
+"""How many messages there are in each state, topic and worker, as the list of messages shows it next to its filters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Count:
 
 @dataclass(frozen=True)
 class MessageCounts:
-    """What stands beside the filters.
+    """What stands next to the filters.
 
     Attributes:
         states: by the state of the list; empty if other filters than the topic narrow it, which no count follows.

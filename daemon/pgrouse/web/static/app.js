@@ -1,4 +1,4 @@
-// The script of all pages besides htmx: live updates, charts, clock, keys, theme. Pages can be read without it.
+// The script of all pages, next to htmx: live updates, charts, clock, keys, theme. Pages can be read without it.
 "use strict";
 
 const $ = (selector, within = document) => within.querySelector(selector);

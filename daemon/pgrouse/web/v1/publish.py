@@ -177,7 +177,7 @@ async def publish_messages(request: Request, caller: Publisher, idempotency_key:
     )
 
 
-# Only JSON: beside JSON of any type, generators cannot tell whether a value is JSON or bytes. The description says that
+# Only JSON: next to JSON of any type, generators cannot tell whether a value is JSON or bytes. The description says that
 # bytes are possible.
 ANY_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {}, "example": {"id": 7}}}}}
 

@@ -1,4 +1,4 @@
-"""A handler beside the tasks."""
+"""A handler next to the tasks."""
 
 from __future__ import annotations
 
