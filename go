@@ -41,7 +41,7 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
-# What was installed, so that a start with nothing to install does not even call uv.
+# The state of the last installation, so that a start with nothing to install does not even call uv.
 INSTALLED = VENV / "installed.json"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse"
 CLUSTER_CONF = Path("/etc/postgresql-common/createcluster.d/pgrouse.conf")
@@ -67,7 +67,7 @@ FOR_RELEASE = ["--group=uv", "--group=release"]
 FOR_TEST = [*FOR_BENCH, "--group=test"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]
 
-# What the Debian packages of a PostgreSQL version bring, by which is seen whether they are there.
+# The files of the Debian packages of a PostgreSQL version, which show whether these are installed.
 SERVER_PACKAGES = {
     "postgresql-{}": "/usr/lib/postgresql/{}/bin/postgres",
     "postgresql-{}-cron": "/usr/lib/postgresql/{}/lib/pg_cron.so",

@@ -14,7 +14,7 @@ from pgrouse.web.access.security import RequireRole
 from pgrouse.web.v1.openapi import description
 
 HEADING = "### All operations"
-# What every list, and every publish, takes: the page says it once.
+# The parameters of every list, and of every publish: the page lists them once.
 SHARED = {"cursor", "limit", "Idempotency-Key"}
 
 

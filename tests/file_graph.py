@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 # Where the names of modules begin.
 SOURCES = ("daemon/", "pipeline/", "")
-# What depends on other files. The name of a program has no suffix.
+# The files that depend on other files. The name of a program has no suffix.
 READ = {"", ".md", ".py", ".pyi", ".sh", ".sql", ".toml", ".yaml", ".yml"}
 WITHOUT_PROCESSES = ("tests/sql/", "tests/unit/")
 # An object of the queue as statements name it, and as the bindings of the client do.

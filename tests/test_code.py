@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).parents[1]
 SOURCES = (CHECKOUT / "daemon", CHECKOUT / "pipeline")
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 REASON = re.compile(r"# noqa: PLC0415 - (?:extra (?P<extra>\w+)|slow to import: .+|the application's own)$")
-# What takes a tenth of a second or more, and what most that import the module do without.
+# Modules that take a tenth of a second or more to import, and that most importers do without.
 SLOW = {
     "pgrouse.alerts.process",
     "pgrouse.alerts.sinks",

@@ -72,7 +72,7 @@ def checkout() -> Tree:
 
 
 class TestRules:
-    """What depends on what."""
+    """Which file depends on which."""
 
     @pytest.mark.parametrize(
         ("changed", "test"),

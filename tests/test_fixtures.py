@@ -176,7 +176,7 @@ class TestServers:
                 *("--collect-only", "-q", "-p", "no:cacheprovider", *files, *arguments),
             ],
             cwd=CHECKOUT,
-            # So that the servers are the declared ones, and not the installed ones.
+            # The servers then are the declared ones, and not the installed ones.
             env={**ENVIRON, "PGROUSE_TEST_PG": "", "PGROUSE_TEST_NO_SKIP": "1"},
             capture_output=True,
             text=True,

@@ -75,7 +75,7 @@ def of_django(dsn: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("caller", [of_psycopg, of_dict_rows, of_sqlalchemy, of_session, of_django])
 class TestTransaction:
-    """Those that have begun one, or begin one with the first statement."""
+    """Connections that have begun a transaction, or begin one with the first statement."""
 
     def test_it_is_installed_when_the_caller_commits(
         self, empty_database: Database, caller: Callable[[str], Any]

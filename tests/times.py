@@ -26,7 +26,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write one phase. With several processes, this is called in the one that collects their reports."""
-        # Not those of the sessions that tests of fixtures start.
+        # The sessions that tests of fixtures start are left out.
         if report.nodeid.startswith("tests/"):
             self._file.write(json.dumps([report.nodeid, report.when, report.duration]) + "\n")
 

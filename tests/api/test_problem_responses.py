@@ -28,7 +28,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 DESCRIPTION = description(application.create_app(Config()))
-# What stands for a parameter that is required.
+# The values of required parameters.
 VALUES = {
     "topic": "no.such.topic",
     "subscriber": "no.such.subscriber",
@@ -219,7 +219,7 @@ def test_a_database_that_does_not_answer(site_database: Database) -> None:
 
 
 def test_a_read_only_database_is_a_reason_to_try_again() -> None:
-    """Not 409, for which a worker would drop its work."""
+    """The status is not 409, for which a worker would drop its work."""
     problem = database_problem(
         psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction")
     )

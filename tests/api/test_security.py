@@ -42,7 +42,7 @@ def test_a_probe_is_answered_whatever_its_host_is_called(site: Site, path: str, 
 
 
 def test_metrics_are_shown_to_a_program_that_names_no_host_but_not_under_a_foreign_name(database: Database) -> None:
-    # Without a token of its own: one exempts from the check of the host.
+    # The request has no token: a token exempts from the check of the host.
     site = Site(database)
     try:
         assert first_line(site, "GET /metrics HTTP/1.0") == "HTTP/1.1 200 OK"

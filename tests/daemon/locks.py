@@ -14,7 +14,7 @@ from tests.sql.queue import Queue
 LOCKS_ARE_NEVER_ENDED = {"maintenance_interval": "1h"}
 
 
-# So that one or two late or unseen extensions decide nothing.
+# One or two late or unseen extensions then decide nothing.
 EXTENSIONS = 5
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 PREFIX = b"KEPT_"
-# Which messages of a client begin with the name of a statement, after how many strings.
+# The messages of a client that have the name of a statement, with the number of strings before it.
 PARSE, BIND, DESCRIBE, CLOSE = b"P", b"B", b"D", b"C"
 KEY_DATA = b"K"
 STATEMENT = b"S"

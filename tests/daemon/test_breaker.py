@@ -59,7 +59,7 @@ def test_a_breaker_opens_for_all_daemons_and_closes_after_a_probe(
     # After that only a claim under way may commit: one of each daemon, of at most two messages.
     assert 10 <= tried <= begun + 4 < 100
 
-    # What ended while another settle was counting is counted by the tick: else it would count as a probe.
+    # The tick counts what ended while another settle was counting: otherwise it would count as a probe.
     eventually(lambda: not queue.value("SELECT count(*) FROM messages.breaker_count"))
 
     # After that only one probe may run per pause.

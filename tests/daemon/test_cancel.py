@@ -16,7 +16,7 @@ Start = Callable[..., Daemon]
 
 @pytest.fixture(autouse=True)
 def _long_locks(queue: Queue) -> None:
-    """So that no heartbeat would detect it in time."""
+    """Make a heartbeat too slow to detect it in time."""
     queue.policy("*", lock_duration="1 hour")
 
 
@@ -100,7 +100,7 @@ def test_the_next_heartbeat_reports_a_cancellation_whose_notification_was_lost(
     published = queue.publish("job")
     journal.entry("start", published)
 
-    # What cancel does, without its notification.
+    # This does what cancel does, without its notification.
     began = now()
     queue.conn.execute(
         "SELECT messages.archive(ARRAY[id], ARRAY[claim_id], 'cancelled', NULL, NULL, 'an operator') "

@@ -94,7 +94,7 @@ def test_an_error_in_the_transaction_undoes_both_on_every_connection(own: Start,
 def test_a_lost_lock_is_an_error_and_undoes_the_effects_on_every_connection(
     own: Start, queue: Queue, journal: Journal
 ) -> None:
-    # So that no heartbeat cancels them first.
+    # No heartbeat then cancels them first.
     queue.policy("*", lock_duration="1 hour")
     daemon = own(HANDLERS)
     published = [queue.publish(topic, payload={"on": each, "before": "wait"}) for topic, each in KINDS]

@@ -60,7 +60,7 @@ def test_a_working_daemon_serves_metrics_that_prometheus_accepts(
     published = []
 
     def one_was_notified() -> bool:
-        # Not every message arrives during a sleep: the daemon may be armed and not asleep yet.
+        # Some messages do not arrive during a sleep: the daemon may be armed and not asleep yet.
         published.append(queue.publish("job", payload=Jsonb({"do": "return"})))
         eventually(lambda: queue.ids() == [])
         until_armed(queue.conn, daemon)

@@ -160,7 +160,7 @@ def test_sighup_reloads_and_the_stop_after_it_is_no_second_signal(
     send: Callable[[int, int], None],
     processes: int,
 ) -> None:
-    # What is sent to the leader alone does not reach the children of handlers.
+    # A signal that is sent to the leader alone does not reach the children of handlers.
     kinds = list(TOPICS) if send is os.killpg else ["async", "thread"]
     daemon = run(fleet, database, processes)
     before = begun(queue, journal, "first", kinds)
@@ -318,7 +318,7 @@ def uses(pid: int, library: str) -> bool:
     return library in Path(f"/proc/{pid}/maps").read_text()
 
 
-# What can be seen of a process at points of its start, from the first at which it takes signals.
+# Marks of a process at points of its start, from the first at which it takes signals.
 POINTS: dict[str, Callable[[Daemon], object]] = {
     "entry": lambda daemon: catches_sigterm(daemon.pid),
     "imports": lambda daemon: uses(daemon.pid, "psycopg"),

@@ -78,7 +78,7 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
 def test_cancelling_a_running_message_stops_its_handler_promptly(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
-    # So that no heartbeat would detect it in time.
+    # No heartbeat then detects it in time.
     queue.policy("job", lock_duration="1 hour")
     daemon = start({"job": handler})
     published = queue.publish("job")

@@ -237,7 +237,7 @@ def test_a_step_that_forgets_to_await_fails_and_runs_again_in_the_next_attempt(
     assert ended(queue, published).output == "done"
     assert ran(journal, published) == [("outer", 1), ("outer", 2), ("inner", 2)]
     (refused,) = journal.entries("refused")
-    # Which of the two is named depends on the order in which they are destroyed.
+    # The one that is named depends on the order in which they are destroyed.
     assert refused["said"].startswith("ctx.")
     assert refused["said"].endswith("await it")
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 1

@@ -75,7 +75,7 @@ def test_it_works_topics_of_code_by_their_module_or_by_themselves(
 
 
 def test_the_process_is_left_as_it_was(database: Database) -> None:
-    """What an application has set stays, also while the worker runs."""
+    """The settings of an application stay, also while the worker runs."""
 
     def of_process() -> list[Any]:
         signals = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)]

@@ -21,7 +21,7 @@ MISSING = {
     "several queues in one page": "A dashboard over several queues",
     "payloads formatted by a function of yours": "Payloads formatted or hidden",
 }
-# What is not there has no test.
+# A feature that is not there has no test.
 ABSENT = {
     "the name of the schema is yours",
     "schema can be migrated back",

@@ -305,7 +305,7 @@ def test_nothing_in_the_schema_names_a_person_who_was_erased(guide: Guide) -> No
     for wait in ("0", "1 hour"):
         conn.execute(by_key.replace("ada@example.com", f"person-7@example.com {wait}").encode())
 
-    # What an operator did with the channel stays in the audit, as the page says.
+    # The operator's actions on the channel stay in the audit, as the page says.
     assert _tables_with(conn, "customer 7") == {"audit"}
     assert _tables_with(conn, "person-7") == set()
     assert "message_archive" in _tables_with(conn, "customer 8")

@@ -30,7 +30,7 @@ SENT = [("receipt for order 7", "ada@example.com")]
 
 
 class Mail:
-    """What the jobs send mails with."""
+    """The connection with which the jobs send mails."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []

@@ -48,7 +48,7 @@ def life_in(shell: Shell, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monk
 
     def begin(database: Database) -> Life:
         monkeypatch.setenv("PGROUSE_DSN", database.dsn)
-        # What the report draws depends on numbers only, and takes longer than to read them.
+        # The drawings of the report depend on numbers only, and take longer than to read them.
         for where in ("chart", "sparkline"):
             monkeypatch.setattr(f"pyspark_pgrouse.report.html.{where}.drawing", lambda *_: Markup())
         return Life(database, shell, fleet, tmp_path)

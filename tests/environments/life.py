@@ -43,7 +43,7 @@ SECTIONS = {
     "schedules.fridays": {"topic": "tick", "cron": "0 6 * JUL FRI", "payload": "friday", "jitter": "1m"},
 }
 TEXT = {"text": "äß 'it\\'s' \\ \"", "float": 0.1, "number": 12345678901234567890.5, "null": None}
-# What is true when all of it has ended; the topics of what the faces publish apart.
+# The counts and outputs when all of it has ended.
 ENDED = {
     "again success": 1, "effect success": 1, "thread success": 1, "broken failed": 1, "limited success": 3,
     "batch success": 3,

@@ -31,7 +31,7 @@ def database_of(server: Postgres, locale: str) -> Iterator[Database]:
         name = sql.Identifier(database.name)
         admin.execute(sql.SQL("DROP DATABASE {}").format(name))
         try:
-            # What is given here are constants.
+            # The arguments are constants.
             admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(name, sql.SQL(OF_LOCALE[locale])))
         except psycopg.errors.FeatureNotSupported as error:
             pytest.skip(f"this server has no ICU: {error}")

@@ -21,7 +21,7 @@ from tests.sql.queue import Queue
 
 COUNT = "SELECT count(*) FROM messages.message"
 ROWS = "SELECT count(*), sum(id)::bigint, sum(attempts) FROM messages.message_archive"
-# What the subscription copies must not be there before.
+# The rows that the subscription copies must not be there before.
 EMPTY = """
     DO $$ BEGIN EXECUTE (
       SELECT 'TRUNCATE ' || string_agg(c.oid::regclass::text, ', ') FROM pg_class AS c

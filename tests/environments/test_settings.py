@@ -21,7 +21,7 @@ PROFILES: dict[str, dict[str, str]] = {
         "quote_all_identifiers": "on",
         "transform_null_equals": "on", "client_encoding": "LATIN1", "xmloption": "document", "row_security": "off",
         "check_function_bodies": "off", "backslash_quote": "off", "default_toast_compression": "pglz",
-        # What costs more is compiled.
+        # Plans that cost more are compiled.
         "jit_above_cost": "10000", "jit_optimize_above_cost": "-1", "jit_inline_above_cost": "-1",
     },
     "rules": {

@@ -193,7 +193,7 @@ class Checker:
 
     def check(self, conn: psycopg.Connection[Any]) -> list[Finding]:
         """Check one snapshot, whatever is in progress."""
-        # What is known before the snapshot is taken must be in it.
+        # Facts that are known before the snapshot is taken must be in it.
         known, self._seen = self.ledger.committed[self._seen :], len(self.ledger.committed)
         with conn.transaction():
             conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -290,7 +290,7 @@ class Checker:
         )
 
     def _out_of_order(self, conn: psycopg.Connection[Any]) -> Iterator[str]:
-        """Of two messages of an ordered channel the second began before the first had ended."""
+        """The second of two messages of an ordered channel began before the first had ended."""
         rows = _rows(
             conn,
             """

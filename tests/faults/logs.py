@@ -37,7 +37,7 @@ NOTICED_WITHIN_S = 90.0
 # What the server says to a session that was terminated, was refused, or is gone; and to one whose client gave up.
 TO_THE_CUT = {"57P01", "57P02", "57P03", "08006"}
 GAVE_UP = "57014"
-# What each attacker is refused: SQLSTATEs, or their classes.
+# The errors of each attacker: SQLSTATEs, or their classes.
 REFUSED = {
     VISITOR: ("42501", "42883", "55P03"),
     HOSTILE: ("22", "23", "54", "P0001"),

@@ -25,7 +25,7 @@ from tests.sql.queue import Queue, Row
 SECONDS = float(os.environ.get("PGROUSE_CALLERS_SECONDS", "6"))
 SEED = os.environ.get("PGROUSE_CALLERS_SEED") or str(time.time_ns())
 CLAIMERS, RACERS, PUBLISHERS = 4, 4, 2
-# So few that a claim often takes the last message of a topic.
+# These are so few that a claim often takes the last message of a topic.
 ENOUGH = 40
 
 PLAIN = [f"plain-{n}" for n in range(6)]
@@ -50,7 +50,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 CHANNELS = {name: ["a", "b", "c"] for name in ("fair", "spaced", "line", "plain-0")}
 KEYED = ("keyed", "superseded", "held")
-# What each operator sets, and sets back.
+# The settings that each operator changes, and changes back.
 SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("plain-1", "max_concurrency", [None, 1]),
     ("plain-2", "dequeue_rate", [None, 300]),
@@ -100,7 +100,7 @@ class Caller(threading.Thread):
                 self.calls += 1
 
     def acts(self) -> list[Callable[[], None]]:
-        """What this caller does; what stands there twice it does twice as often."""
+        """The actions of this caller; it does an action that is listed twice twice as often."""
         raise NotImplementedError
 
 

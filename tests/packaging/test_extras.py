@@ -1,4 +1,4 @@
-"""What an extra brings is enough for the modules that need it."""
+"""The packages of an extra are enough for the modules that need it."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def test_a_job_whose_locks_are_not_extended_any_more_gives_back_its_own_messages
 ) -> None:
     queue.policy(max_attempts=2, lock_duration="1h")
     queue.publish_many(4)
-    # Of another job that has the name by now.
+    # Another job has the name by now.
     (other,) = queue.claim(worker="c", limit=1)
 
     def loses_its_locks(_: Any) -> None:

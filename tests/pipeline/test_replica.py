@@ -79,7 +79,7 @@ def test_rows_come_from_the_standby_and_the_plan_from_the_primary(pair: Pair) ->
     parts = reader.partitions()
     found = ids(reader, parts)
 
-    # What the primary was asked for does not contain the rows.
+    # The rows come from the standby: the primary is not asked for them.
     assert sorted(found) == list(range(100))
     assert reader._rows._dsn == pair.standby_dsn
 

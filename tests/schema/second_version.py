@@ -11,7 +11,7 @@ from pgrouse.install import schema
 
 NAME = "99.0"
 MIGRATION = "9999_colour"
-# What is applied to the schema of this version, in this order.
+# These files are applied to the schema of this version, in this order.
 UPGRADE = [MIGRATION, "colour", "publish"]
 
 

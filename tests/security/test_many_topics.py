@@ -17,7 +17,7 @@ FLOOD = (
     "INSERT INTO messages.message (topic, payload) SELECT 'flood.' || n, '1' "
     "FROM generate_series(%s::int, %s::int) AS n"
 )
-# Of this transaction so far.
+# The calls of this transaction so far.
 CALLS = "SELECT coalesce(sum(calls), 0) FROM pg_stat_xact_user_functions"
 FIRST, SECOND = 3_000, 6_000
 

@@ -35,7 +35,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 MIB = 1024 * 1024
-# What a claim sends to a worker at most: the number that the claim requests, and the one message that exceeds the
+# The most that a claim sends to a worker: the number that the claim requests, and the one message that exceeds the
 # limit.
 MOST = 16 * MIB + 16 * MIB + 65536
 # A claim never returns a message of this size.

@@ -47,7 +47,7 @@ def uses_psql(path: str) -> bool:
 
 SQL = [p for p in found(".sql") if (ROOT / p).parent not in INSTALLED and p not in FRAGMENTS | IN_IMAGE]
 SHELL = [p for p in found(".sh") if uses_psql(p) and p not in IN_IMAGE]
-# What a file needs that is not there in an empty database.
+# The files that need something that an empty database does not have.
 NEEDS_SCHEMA = {"sql/pgmq.sql", "sql/settings.sql", "sql/grants.sql", "sql/cron/role.sql", "examples/schema.sql"}
 NEEDS_PG_CRON = {"docker/postgres/install-cron.sh"}
 

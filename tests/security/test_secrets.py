@@ -185,7 +185,7 @@ class Victim:
             "p_topic": [TOPIC],
             "p_payload": [Jsonb([1])],
             "p_key": [*KEYS, f"{KEYS[0]}-body", None],
-            # Not both of append and replace: what was replaced has no secret left.
+            # Only one of append and replace is used: a replaced message has no secret left.
             "p_on_conflict": [on_conflict, "ignore", "error", "?"],
             "p_expect_result": [True],
             "p_after_failed": ["cancel", "run", "hold"],

@@ -21,7 +21,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 MINE, OTHER = "a.open", "b.zzsecret"
-# What stands in rows of the other topic, each with a word of its own.
+# The contents of rows of the other topic, each with a word of its own.
 WORDS = (
     "topic",
     "key",

@@ -120,7 +120,7 @@ class Planned(Queue):
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         super().__init__(conn)
         conn.execute(EXPLAIN)
-        # Not when the table is filled: creating the schema of temporary tables makes all plans invalid.
+        # This is not done when the table is filled: creating the schema of temporary tables makes all plans invalid.
         conn.execute("CREATE TEMP TABLE held (id bigint, claim_id bigint)")
 
     def plans(self, statement: str) -> list[str]:
@@ -222,8 +222,8 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
         return [plan for plan in plans if re.search(pattern, plan)]
 
     yield "reads no whole table or archive", having(r"Seq Scan on (message|message_archive\w*) ")
-    # What EXISTS under an OR becomes in PostgreSQL 18 without statistics. What reads an array is right: the array is
-    # there as a whole.
+    # The plan of EXISTS under an OR in PostgreSQL 18 without statistics. A node that reads an array is right: the array
+    # is there as a whole.
     yield (
         "does not ask whether something exists by reading all there is",
         [plan for plan in plans if set(re.findall(r"hashed SubPlan (\d+)", plan)) - set(ARRAY.findall(plan))],

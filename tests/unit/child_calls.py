@@ -46,7 +46,7 @@ def fork_and_die(path: Path) -> None:
 
 
 def leave_a_process_and_die(path: Path) -> None:
-    """What it leaves has all descriptors that are not closed for it."""
+    """The process that it leaves has all descriptors that are not closed for it."""
     leave_a_process(path)
     os._exit(4)
 

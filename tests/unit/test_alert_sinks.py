@@ -180,7 +180,7 @@ def test_alertmanager_receives_severity_queue_and_link(receiver: Receiver) -> No
         "https://queue.example.com/runbooks#dead-messages",
         "https://queue.example.com/runbooks#old-backlog",
     ]
-    # Of two kinds in one message none is the right one.
+    # With two kinds in one message, none is the right one.
     assert given.runbook is None
     assert "pgrouse redrive --topic orders" in dead["annotations"]["fix"]
     assert dead["annotations"]["description"].endswith("ConnectionError: no route\n")

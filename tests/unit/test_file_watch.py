@@ -71,7 +71,7 @@ def test_only_sources_and_the_file_count(tmp_path: Path) -> None:
     code, etc = tmp_path / "code", tmp_path / "etc"
     (code / "node_modules").mkdir(parents=True)
     (etc / "below").mkdir(parents=True)
-    # Not its signal: a watch of another test may still send one.
+    # Its signal is not expected: a watch of another test may still send one.
     watch = FileWatch([code], etc / "pgrouse.toml")
     for other in ("code/log", "code/node_modules/a.py", "etc/other.toml", "etc/below/pgrouse.toml"):
         (tmp_path / other).write_text("1")

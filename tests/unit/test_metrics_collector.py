@@ -17,7 +17,7 @@ def test_lost_locks_are_those_of_all_topics(claimed: Callable[..., Message]) -> 
     metrics.record_end([claimed(topic=topic) for topic in ("a", "a", "b")], AttemptResult.LOST)
     daemon: Any = SimpleNamespace(metrics=metrics, name="w", db=SimpleNamespace(opened={}))
 
-    # What comes after them is about the other parts of a daemon.
+    # The metrics after them are about the other parts of a daemon.
     samples = (sample for metric in DaemonCollector(daemon).collect() for sample in metric.samples)
     lost = next(sample for sample in samples if sample.name == catalogue.LOST.name)
 

@@ -46,7 +46,7 @@ class Site:
 
     @property
     def live_updates(self) -> Any:
-        """What keeps the pages up to date."""
+        """The part that keeps the pages up to date."""
         return self.server.application.state.live_updates
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ from tests.web.accessible import complaints
 from tests.web.site import Site, Visitor, is_live
 
 ROWS = "tbody tr"
-# What is offered for a text that would be read as a number has quotes.
+# A suggestion for a text that would be read as a number has quotes.
 HEADERS = ['code = "42"', "retry = true", "tenant = acme", "tenant = of a dead one"]
 
 

@@ -22,7 +22,7 @@ class Awa(Peer):
     async def install(self) -> None:
         await self.connect()
         await self.client.migrate()
-        # Else a new database stays with the older engine, which takes no COPY.
+        # Without this, a new database stays with the older engine, which takes no COPY.
         await self.client.install_queue_storage()
 
     async def connect(self) -> None:

@@ -353,7 +353,7 @@ async def forgets_in_step(payload, ctx):
 
 
 async def makes_before_and_beside(payload, ctx):
-    """What is made outside of a step, or in a step next to it, may be awaited when it is over."""
+    """A task that was made outside of a step, or in another step, may be awaited when the step is over."""
     made, done = asyncio.Event(), asyncio.Event()
 
     async def slow():

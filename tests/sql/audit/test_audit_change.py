@@ -87,7 +87,7 @@ def test_a_schedule_is_recorded_when_an_operator_changes_it_and_not_when_it_fire
     ]
 
 
-# What an operator can write without an entry: it is set by a trigger, or has no effect while nothing is paused.
+# Columns that an operator can write without an entry: a trigger sets them, or they have no effect without a pause.
 NOT_RECORDED = {
     ("topic", "updated_at"),
     *((table, name) for table in ("topic", "channel") for name in ("resume_at", "paused_by", "paused_reason")),
@@ -132,7 +132,7 @@ def test_each_column_that_an_operator_may_write_is_recorded(queue: Queue) -> Non
         with queue.conn.transaction(force_rollback=True):
             queue.conn.execute(f"INSERT INTO messages.{table} {ROWS[table]}".encode())
             before = queue.value("SELECT count(*) FROM messages.audit")
-            # Not the row of the defaults, unless only that has the column.
+            # The row of the defaults is left out, unless only that row has the column.
             only = "topic = '*'" if column in ONLY_DEFAULTS else "topic <> '*'"
             value = OTHER.get(column, OTHER.get(kind))
             done = queue.conn.execute(f"UPDATE messages.{table} SET {column} = {value} WHERE {only}".encode())

@@ -225,7 +225,7 @@ def test_while_the_marks_are_raised_it_does_not(queue: Queue, ago: str, found: i
     assert pick(queue, 64) == found
 
 
-# What next_topic saw may be gone before the claim looks at the topic.
+# The message that next_topic saw may be gone before the claim looks at the topic.
 
 
 @pytest.fixture

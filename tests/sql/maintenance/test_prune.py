@@ -1,4 +1,4 @@
-"""What the maintenance deletes of what nothing needs any more."""
+"""The rows that the maintenance deletes because nothing needs them any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies are refused, and what a change of one locks and announces."""
+"""The policies that are refused, and what a change of a policy locks and announces."""
 
 from __future__ import annotations
 

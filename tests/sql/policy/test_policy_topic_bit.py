@@ -51,7 +51,7 @@ CALLS = (
     "SELECT array_agg(f.funcname::text) FROM pg_stat_xact_user_functions AS f "
     "WHERE f.schemaname = 'messages' AND f.calls > 0"
 )
-# What looks at policies when messages are published or end.
+# The functions that look at policies when messages are published or end.
 CHECKS = {"publish_policy", "admit_message", "apply_end_policies", "count_breaker_attempts", "publish_with_key"}
 
 

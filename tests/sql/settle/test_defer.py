@@ -250,7 +250,7 @@ def test_a_worker_that_resumes_after_its_lock_expired_is_fenced(queue: Queue, da
 
 
 def test_an_expired_lock_is_ended_only_after_the_open_transaction_of_a_step_commits(queue: Queue, other: Queue) -> None:
-    """Not before: the next attempt would repeat the step. And expire_locks does not wait."""
+    """It does not become ready before: the next attempt would repeat the step. And expire_locks does not wait."""
     published = queue.publish(max_attempts=2)
     claimed = queue.claim_one()
     queue.later("31 s")

@@ -310,7 +310,7 @@ def test_an_estimate_from_a_part_of_the_pages_is_near_the_rows(own_queue: Queue,
 
     found = {row.topic: row for row in own_queue.rows("SELECT * FROM messages.estimate_waiting(%s)", [pages // 4])}
 
-    # What was published at once lies on few of the runs: errors of a fifth were seen.
+    # Messages that were published at once lie on few of the runs: errors of a fifth were seen.
     assert {topic: row.ready for topic, row in found.items()} == {
         f"topic-{n}": pytest.approx(5_000, rel=0.4) for n in range(4)
     }

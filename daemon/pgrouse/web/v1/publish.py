@@ -177,8 +177,8 @@ async def publish_messages(request: Request, caller: Publisher, idempotency_key:
     )
 
 
-# Only JSON: next to JSON of any type, generators cannot tell whether a value is JSON or bytes. The description says that
-# bytes are possible.
+# Only JSON: if a body may also be JSON of any type, generators cannot tell whether a value is JSON or bytes. The
+# description says that bytes are possible.
 ANY_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {}, "example": {"id": 7}}}}}
 
 
