@@ -1,7 +1,9 @@
 -- Does the same as `messages.claim`, for workers that sleep until something is due: it also returns [what limits hold
 -- back](#what-limits-hold-back), and when the next message is due.
 --
--- Arguments: as `claim`. `p_look_ahead`: false = do not look for the next due message.
+-- Arguments: as `claim`. `p_look_ahead`: false = do not look for the next due message. `p_message_id`: a message that
+-- the worker was notified of. If it is ready, and neither its topic nor a channel limits claims, the claim takes only
+-- that one; otherwise it is made as if nothing were given.
 -- Result: the messages, and after them always one row without an `id`, of the type `messages.claimed_or_due`: its
 -- `held_back` and `next_due_s` say [what limits hold back](#what-limits-hold-back), and when the next message is due.
 -- Errors: as `messages.claim`.
@@ -24,7 +26,8 @@ CREATE OR REPLACE FUNCTION messages.claim_with_next_due(
   p_start          integer   DEFAULT NULL,
   p_prefetch       integer[] DEFAULT NULL,
   p_contents       boolean   DEFAULT true,
-  p_look_ahead     boolean   DEFAULT true
+  p_look_ahead     boolean   DEFAULT true,
+  p_message_id     bigint    DEFAULT NULL
 )
 RETURNS SETOF messages.claimed_or_due
 LANGUAGE plpgsql
@@ -44,102 +47,99 @@ DECLARE
   v_last      text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
   v_first     text        := CASE WHEN v_single THEN '' ELSE coalesce(p_after_topic, v_last, '') END;
   v_wrapped   boolean     := v_first = '';
-  v_ended     text;
+  v_wanted    text[]      := p_topics;
   v_topic     text;
-  v_look      record;
-  v_is_plain  boolean;
   v_is_rest   boolean     := false;
-  v_nth       integer;
-  v_room      integer;
-  v_taken     integer;
   v_found     integer;
-  v_slots     record;
-  v_held      jsonb;
+  v_stopped   integer     := 0;
+  v_ended     text;
+  v_by_id     boolean     := false;
+  v_look      record;
+  v_is_plain  boolean     := false;
+  v_is_empty  boolean     := false;
+  v_plan      messages.claim_plan;
   v_policy    messages.policy;
-  v_picked    messages.picked;
   v_lock      interval;
   v_lock_s    double precision;
   v_timeout_s double precision;
   v_flushes   boolean;
-  v_wanted    text[]      := p_topics;
-  v_stopped   integer     := 0;
-  v_is_empty  boolean     := false;
   v_last_row  messages.claimed_or_due;
 BEGIN
-  IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
-    RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
-  END IF;
-  PERFORM messages.check_worker_name(p_worker);
-  -- Not left to the column's domain: its error would not say whose value it was.
-  IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
-    RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
+  PERFORM messages.check_claim(p_worker, p_topics, p_limit, p_lock_duration);
+  IF p_message_id IS NOT NULL AND p_limit > 0 THEN
+    -- The same types as below: the plan of the UPDATE is kept for both.
+    SELECT m.topic::text AS topic, m.priority::smallint, m.available_at::timestamptz AS low, m.max_attempts::integer AS first_max_attempts,
+           q.policy, m.ctid
+    INTO v_look
+    FROM messages.message AS m
+    CROSS JOIN messages.plain_policy(m.topic) AS q
+    WHERE m.id = p_message_id AND m.claim_id IS NULL AND m.channel IS NULL AND m.available_at <= v_now
+      AND m.topic = ANY (p_topics) AND coalesce(p_slots[array_position(p_topics, m.topic::text)], 1) > 0 AND q.is_plain
+      AND (m.expires_at <= v_now OR m.content_bytes > 33554432
+        OR m.attempts >= nullif(coalesce(m.max_attempts, (q.policy).max_attempts), 0)) IS NOT TRUE
+    FOR NO KEY UPDATE OF m SKIP LOCKED;
+    v_by_id := FOUND;
   END IF;
   LOOP
-    IF NOT v_is_rest THEN
-      EXIT WHEN v_left <= 0 OR v_bytes <= 0 OR (v_single AND v_topic IS NOT NULL);
-      v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first)) END;
-      IF v_topic IS NULL AND NOT v_wrapped THEN
-        v_wrapped := true;
-        v_topic := messages.next_topic(v_wanted, '');
-      END IF;
-      EXIT WHEN v_topic IS NULL OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
-    END IF;
-
-    -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one
-    -- picks and locks: a claim of few messages costs what its statements cost. One in 64 goes the other way, for what
-    -- may be below a low-water mark.
-    SELECT f.priority, f.low, f.first_at, f.first_max_attempts, c.may_have_channels, q.policy, q.is_plain,
-           EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
-    INTO v_look
-    FROM messages.next_priority(v_topic, (-1)::smallint, true) AS f
-    CROSS JOIN messages.may_have_channels(v_topic) AS c
-    CROSS JOIN messages.plain_policy(v_topic) AS q;
-    v_is_empty := v_look.priority IS NULL AND NOT v_look.may_have_channels AND NOT v_is_rest;
-    -- Nothing is there: another claim was faster since next_topic saw a message, or the only topic is empty.
-    CONTINUE WHEN v_is_empty;
-    v_is_plain := v_look.is_plain AND NOT v_look.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0
-      AND (v_look.first_at > v_now) IS NOT TRUE;
-    v_policy := CASE WHEN v_is_plain THEN v_look.policy ELSE messages.claim_policy(v_topic, v_now) END;
-
-    v_nth := array_position(p_topics, v_topic);
-    v_taken := CASE WHEN v_is_rest THEN v_found ELSE 0 END;
-    v_is_rest := false;
-    v_room := coalesce(p_slots[v_nth] - v_taken, v_left);
-    IF p_prefetch IS NOT NULL AND (v_policy.is_limited OR v_policy.limits_channels) THEN
-      v_room := v_room - p_prefetch[v_nth];
-    END IF;
-    v_room := least(v_left, v_room);
-    IF v_policy.stopped_until IS NOT NULL THEN
-      v_held := coalesce(v_held, '{}') || jsonb_build_object('topic ' || v_topic, nullif(v_policy.stopped_until, 'infinity'));
-      v_room := 0;
-      v_stopped := v_stopped + 1;
-      IF v_stopped = 8 THEN
-        SELECT v_held || p.held_back, p.others INTO v_held, v_wanted FROM messages.paused_topics(v_wanted, v_now) AS p;
-      END IF;
-    ELSIF v_policy.is_limited AND v_room > 0 THEN
-      v_slots := messages.topic_slots(v_policy, v_room);
-      v_room := v_slots.slots;
-      IF v_room = 0 THEN
-        v_held := coalesce(v_held, '{}') || jsonb_build_object('topic ' || v_topic, v_slots.look_again_at);
-      END IF;
-      v_now := messages.now();
-    END IF;
-
-    IF v_room > 0 THEN
-      v_picked := NULL;
-      IF NOT v_is_plain THEN
-        v_picked := messages.pick_messages(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
-        PERFORM messages.archive_unclaimable(v_picked, p_worker);
-        IF v_picked.held_back THEN
-          v_held := coalesce(v_held, '{}') || jsonb_build_object('channels ' || v_topic, nullif(v_picked.look_again_at, 'infinity'));
+    IF v_by_id THEN
+      v_topic := v_look.topic;
+      v_plan.policy := v_look.policy;
+      v_plan.rows := ARRAY[v_look.ctid];
+      v_plan.room := 1;
+    ELSE
+      IF NOT v_is_rest THEN
+        EXIT WHEN v_left <= 0 OR v_bytes <= 0 OR (v_single AND v_topic IS NOT NULL);
+        v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first)) END;
+        IF v_topic IS NULL AND NOT v_wrapped THEN
+          v_wrapped := true;
+          v_topic := messages.next_topic(v_wanted, '');
         END IF;
-      ELSIF NOT v_look.is_in_directory THEN
-        PERFORM messages.add_low_water(v_topic, v_look.priority);
+        EXIT WHEN v_topic IS NULL OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
+        v_found := 0;
       END IF;
-      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim
-      -- must be on the disk where that would break a promise, whatever its caller chose: the topic or its channels have
-      -- a limit or an order, or it is the last attempt of a message. The first message usually tells; if it has
-      -- attempts left, each is asked below, which takes some percent longer.
+
+      -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one picks and locks: a
+      -- claim of few messages costs what its statements cost. One in 64 goes the other way, for what may be below a low-water mark.
+      SELECT f.priority, f.low, f.first_max_attempts, q.policy, p_slots[array_position(p_topics, v_topic)] - v_found AS slots,
+             q.is_plain AND NOT c.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0 AND (f.first_at > v_now) IS NOT TRUE AS is_plain,
+             f.priority IS NULL AND NOT c.may_have_channels AND NOT v_is_rest AS is_empty,
+             EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
+      INTO v_look
+      FROM messages.next_priority(v_topic, (-1)::smallint, true) AS f
+      CROSS JOIN messages.may_have_channels(v_topic) AS c
+      CROSS JOIN messages.plain_policy(v_topic) AS q;
+      -- Nothing is there: another claim was faster since next_topic saw a message, or the only topic is empty.
+      v_is_empty := v_look.is_empty;
+      CONTINUE WHEN v_is_empty;
+      v_is_rest := false;
+      v_is_plain := v_look.is_plain;
+      IF v_is_plain THEN
+        v_plan.policy := v_look.policy;
+        v_plan.room := least(v_left, v_look.slots);
+        v_plan.rows := NULL;
+        IF NOT v_look.is_in_directory THEN
+          PERFORM messages.add_low_water(v_topic, v_look.priority);
+        END IF;
+      ELSE
+        v_plan := messages.plan_claim(
+          v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[array_position(p_topics, v_topic)], v_bytes,
+          p_after_channels ->> v_topic, p_worker);
+        v_now := messages.now();
+        v_last_row.held_back := nullif(coalesce(v_last_row.held_back, '{}') || v_plan.held_back, '{}');
+        v_stopped := v_stopped + v_plan.is_stopped::integer;
+        IF v_plan.is_stopped AND v_stopped = 8 THEN
+          -- To look at thousands of topics that are paused one by one takes seconds.
+          SELECT v_last_row.held_back || p.held_back, p.others INTO v_last_row.held_back, v_wanted
+          FROM messages.paused_topics(v_wanted, v_now) AS p;
+        END IF;
+      END IF;
+    END IF;
+
+    IF v_plan.room > 0 THEN
+      v_policy := v_plan.policy;
+      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be on the disk
+      -- where that would break a promise, whatever its caller chose: the topic or its channels have a limit or an order, or it is the last
+      -- attempt of a message. The first message usually tells; if it has attempts left, each is asked below, which takes some percent longer.
       IF current_setting('synchronous_commit') = 'off' AND (
         v_policy.is_limited OR v_policy.limits_channels OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
       THEN
@@ -154,7 +154,7 @@ BEGIN
       SET claim_id = v_claim, locked_by = p_worker, locked_at = v_now, lock_expires_at = v_now + v_lock,
           attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer, prefetched = CASE WHEN r.nth > v_start THEN true END
       FROM (
-        SELECT u.ctid, u.nth FROM unnest(v_picked.rows) WITH ORDINALITY AS u (ctid, nth)
+        SELECT u.ctid, u.nth FROM unnest(v_plan.rows) WITH ORDINALITY AS u (ctid, nth)
         UNION ALL
         SELECT d.ctid, d.nth
         FROM (
@@ -168,7 +168,7 @@ BEGIN
             WHERE a.topic = v_topic AND a.priority = v_look.priority AND a.claim_id IS NULL AND a.channel IS NULL
               AND a.available_at >= v_look.low AND a.available_at <= v_now
             ORDER BY a.available_at, a.id
-            LIMIT CASE WHEN v_is_plain THEN v_room ELSE 0 END
+            LIMIT CASE WHEN v_is_plain THEN v_plan.room ELSE 0 END
             FOR NO KEY UPDATE SKIP LOCKED) AS n
           WINDOW walk AS (ORDER BY n.available_at, n.id)) AS d
         WHERE d.can_run AND d.bytes_through <= v_bytes / 2) AS r
@@ -188,26 +188,45 @@ BEGIN
              AND current_setting('synchronous_commit') = 'off' THEN messages.flush_at_commit() END,
         NULL::double precision;
       GET DIAGNOSTICS v_found = ROW_COUNT;
+      v_ended := CASE WHEN v_found > 0 THEN v_topic ELSE v_ended END;
+      EXIT WHEN v_by_id;
       v_left := v_left - v_found;
       v_start := v_start - v_found;
       IF v_policy.dequeue_rate IS NOT NULL AND v_found > 0 THEN
         PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, v_found, v_now);
       END IF;
-      v_ended := CASE WHEN v_found > 0 THEN v_topic ELSE v_ended END;
-      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not
-      -- fit into half of the bytes. How many bytes were claimed is not known here.
-      v_is_rest := v_is_plain AND v_found < v_room AND messages.has_due(v_topic, v_now);
-      v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_picked.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
+      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not fit into half of the
+      -- bytes. How many bytes were claimed is not known here.
+      v_is_rest := v_is_plain AND v_found < v_plan.room AND messages.has_due(v_topic, v_now);
+      v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_plan.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
     END IF;
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
   END IF;
-  v_last_row.held_back := v_held;
   IF v_ended IS NULL AND p_look_ahead AND NOT (v_single AND v_is_empty) THEN
-    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, v_held));
+    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, v_last_row.held_back));
   END IF;
   RETURN NEXT v_last_row;
+END
+$$;
+
+-- Refuse a claim whose arguments make no sense.
+-- Called by: claim_with_next_due. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.check_claim(p_worker text, p_topics text[], p_limit integer, p_lock_duration interval)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
+    RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
+  END IF;
+  PERFORM messages.check_worker_name(p_worker);
+  -- Not left to the column's domain: its error would not say whose value it was.
+  IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
+    RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration
+      USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
+  END IF;
 END
 $$;
 
@@ -220,68 +239,5 @@ AS $$
 BEGIN
   SET LOCAL synchronous_commit TO DEFAULT;
   RETURN NULL;
-END
-$$;
-
--- Returns whether a topic has a due message without a channel.
--- Called by: claim. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.has_due(p_topic text, p_now timestamptz)
-RETURNS boolean
-LANGUAGE plpgsql
-STABLE
-AS $$
-DECLARE
-  v_next record;
-BEGIN
-  SELECT n.* INTO v_next FROM messages.next_priority(p_topic, (-1)::smallint, true) AS n;
-  WHILE v_next.priority IS NOT NULL LOOP
-    IF coalesce(v_next.first_at <= p_now, EXISTS (
-      SELECT FROM messages.message AS m
-      WHERE m.topic = p_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
-        AND m.available_at >= v_next.low AND m.available_at <= p_now))
-    THEN
-      RETURN true;
-    END IF;
-    SELECT n.* INTO v_next FROM messages.next_priority(p_topic, v_next.priority, true) AS n;
-  END LOOP;
-  RETURN false;
-END
-$$;
-
--- Lock the next ready rows of one topic, with and without a channel.
--- Called by: claim. Odd claims begin with the channels, even ones without: neither kind starves the other. A topic
--- whose channels have a low-water mark has had some; where there is none, looking for a first entry does not walk over
--- dead ones. Locks and result: as pick_without_channel and pick_with_channel.
-CREATE OR REPLACE FUNCTION messages.pick_messages(
-  p_policy messages.policy, p_now timestamptz, p_claim_id bigint, p_after text, p_limit integer, p_bytes bigint
-)
-RETURNS messages.picked
-LANGUAGE plpgsql
-AS $$
-DECLARE
-  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark
-  -- forever.
-  v_marks  boolean := p_claim_id % 64 <> 0
-    OR EXISTS (SELECT FROM messages.low_water_mark AS k WHERE k.left_edge_at > clock_timestamp() - interval '1 minute');
-  v_first  messages.picked;
-  v_second messages.picked;
-BEGIN
-  IF NOT (
-    EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = p_policy.topic AND w.priority = -1)
-    OR EXISTS (SELECT FROM messages.message AS m WHERE m.topic = p_policy.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
-  ) THEN
-    RETURN messages.pick_without_channel(p_policy, p_now, p_limit, p_bytes, v_marks);
-  END IF;
-  IF p_claim_id % 2 = 1 THEN
-    v_first := messages.pick_with_channel(p_policy, p_now, p_after, p_limit, p_bytes, v_marks);
-    v_second := messages.pick_without_channel(p_policy, p_now, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
-  ELSE
-    v_first := messages.pick_without_channel(p_policy, p_now, p_limit, p_bytes, v_marks);
-    v_second := messages.pick_with_channel(p_policy, p_now, p_after, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
-  END IF;
-  RETURN row(
-    v_first.rows || v_second.rows, v_first.bytes + v_second.bytes,
-    v_first.over || v_second.over, v_first.expired || v_second.expired,
-    v_first.held_back OR v_second.held_back, coalesce(v_first.look_again_at, v_second.look_again_at))::messages.picked;
 END
 $$;

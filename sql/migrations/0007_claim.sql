@@ -46,3 +46,13 @@ CREATE TYPE messages.picked AS (
   held_back     boolean,
   look_again_at timestamptz
 );
+
+-- What a claim takes of one topic next: see messages.plan_claim.
+CREATE TYPE messages.claim_plan AS (
+  policy     messages.policy,
+  room       integer,
+  rows       tid[],
+  bytes      bigint,
+  held_back  jsonb,
+  is_stopped boolean
+);

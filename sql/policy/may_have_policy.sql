@@ -1,12 +1,21 @@
--- Returns whether a topic may use a policy that publishing or settling must check: false for nearly all topics that
--- have none.
--- Called by: archive, retry, publish and the trigger apply_publish_policies. Locks: nothing, and it needs no snapshot.
--- Result: as has_policies, for this topic; true as well for a topic without a policy whose name has the bit of one that
--- has (see policy_topic_bits), and if the sequence says nothing, as after ALTER SEQUENCE ... RESTART.
+-- Whether a topic may use a policy that publishing or settling must check: false for nearly all topics that have none.
+-- Called by: publish and the trigger apply_publish_policies. Locks: nothing, and it needs no snapshot. Result: as has_policies, for this topic;
+-- true as well for a topic without a policy whose name has the bit of one that has (see policy_topic_bits), and if the sequence says nothing,
+-- as after ALTER SEQUENCE ... RESTART.
 CREATE OR REPLACE FUNCTION messages.may_have_policy(p_topic text)
 RETURNS boolean
 LANGUAGE sql
 VOLATILE
 AS $$
-  SELECT pg_sequence_last_value('messages.policy_topic_bits') & messages.policy_topic_bit(p_topic) IS DISTINCT FROM 0
+  SELECT messages.may_have_policies(messages.policy_topic_bit(p_topic))
+$$;
+
+-- The same for several topics at once, of which p_bits has the bits; false or NULL if there is none.
+-- Called by: archive, complete, retry, may_have_policy. Locks: nothing, and it needs no snapshot.
+CREATE OR REPLACE FUNCTION messages.may_have_policies(p_bits bigint)
+RETURNS boolean
+LANGUAGE sql
+VOLATILE
+AS $$
+  SELECT p_bits <> 0 AND pg_sequence_last_value('messages.policy_topic_bits') & p_bits IS DISTINCT FROM 0
 $$;

@@ -1,12 +1,11 @@
--- End messages: move them from messages.message to messages.message_archive in one statement. Every message ends here.
--- Called by: settle (complete, reject, fail, retry), and whatever else ends messages (cancel, skip, expire_messages).
--- Not granted to any role. A row moves only while its claim_id is still the given one: that is the fence. NULL moves
--- nothing, unless p_unlocked is true: then NULL means "while it is not locked" (cancel, skip and archive_unclaimable,
--- which hold the row); p_claim_ids NULL means this for all ids. With strict_lock an expired lock fences too, except for
--- the result lock_expired. Each message that ends badly is a WARNING in the server's log, which names id, topic and
--- result, never the payload.
--- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids
--- that moved.
+-- End messages: move them from messages.message to messages.message_archive in one statement. Every message ends here
+-- or in complete.
+-- Called by: reject, fail, retry, and whatever else ends messages (cancel, skip, expire_messages); complete has a shorter
+-- statement of its own. Not granted to any role. A row moves only while its claim_id is still the given one: that is the fence. NULL moves nothing, unless p_unlocked is true: then
+-- NULL means "while it is not locked" (cancel, skip and archive_unclaimable, which hold the row); p_claim_ids NULL means this for all ids.
+-- With strict_lock an expired lock fences too, except for the result lock_expired.
+-- Each message that ends badly is a WARNING in the server's log, which names id, topic and result, never the payload.
+-- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
   p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text,
   p_unlocked boolean DEFAULT false
@@ -21,6 +20,7 @@ DECLARE
   v_worked text[];
   v_idle   text[];
   v_dead   messages.ended_message[];
+  v_bits   bigint;
   v_each   messages.ended_message;
 BEGIN
   WITH gone AS (
@@ -56,10 +56,9 @@ BEGIN
       -- Looked up for each message only where some topic keeps less: the first question is asked once. OFFSET 0: so is
       -- the answer for a row.
       SELECT CASE
-               WHEN p_result <> 'success' OR NOT (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full')) THEN 'full'
-               ELSE coalesce(
-                 (SELECT t.archive_success FROM messages.topic AS t WHERE t.topic = g.topic),
-                 (SELECT d.archive_success FROM messages.topic AS d WHERE d.topic = '*'))
+               WHEN p_result = 'success' AND (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full'))
+               THEN messages.kept_of_success(g.topic)
+               ELSE 'full'
              END AS what
       OFFSET 0
     ) AS keep
@@ -69,8 +68,9 @@ BEGIN
          array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL),
          array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL),
          array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL),
-         array_agg((g.id, g.topic, NULL)::messages.ended_message) FILTER (WHERE p_result NOT IN ('success', 'cancelled'))
-  INTO v_moved, v_worked, v_idle, v_keyed, v_dead
+         array_agg((g.id, g.topic, NULL)::messages.ended_message) FILTER (WHERE p_result NOT IN ('success', 'cancelled')),
+         bit_or(messages.policy_topic_bit(g.topic))
+  INTO v_moved, v_worked, v_idle, v_keyed, v_dead, v_bits
   FROM gone AS g;
   IF v_dead IS NOT NULL THEN
     PERFORM messages.dead_message(ARRAY(SELECT d.id FROM unnest(v_dead) AS d));
@@ -78,14 +78,9 @@ BEGIN
       RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
     END LOOP;
   END IF;
-  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with
-  -- waiters and edges, below.
-  IF v_moved IS NOT NULL AND EXISTS (SELECT FROM unnest(v_worked || v_idle) AS t (topic) WHERE messages.may_have_policy(t.topic)) THEN
-    PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);
-    -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
-    IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
-      PERFORM messages.count_breaker_attempts(v_worked, p_result = 'success');
-    END IF;
+  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges.
+  IF messages.may_have_policies(v_bits) THEN
+    PERFORM messages.apply_end_policies(v_worked, v_idle, v_keyed, p_result);
   END IF;
   IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.announce_ends(v_moved, p_result);
@@ -94,17 +89,23 @@ BEGIN
 END
 $$;
 
--- Apply the policies of topics to messages that ended: one line per policy, each reading only its own messages.
--- Called by: archive, in its transaction, only if a topic of them may use such a policy. p_topics: one entry for each
--- message; p_keyed: those of them that have a key, or NULL. Locks: as the functions it calls.
-CREATE OR REPLACE FUNCTION messages.apply_end_policies(p_topics text[], p_keyed messages.ended_message[], p_result text)
+-- Apply the policies of topics to messages that ended, and count their attempts for the breakers.
+-- Called by: archive and complete, in their transaction, only if a topic of them may use such a policy. p_worked, p_idle: the topic of each
+-- message that a worker processed, and of each other. p_keyed: those of them that have a key, or NULL. Locks: as the functions it calls.
+CREATE OR REPLACE FUNCTION messages.apply_end_policies(
+  p_worked text[], p_idle text[], p_keyed messages.ended_message[], p_result text
+)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  PERFORM messages.subtract_depth(p_topics);
+  PERFORM messages.subtract_depth(p_worked || p_idle);
   IF p_keyed IS NOT NULL THEN
     PERFORM messages.free_keys(p_keyed, p_result);
+  END IF;
+  -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
+  IF p_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
+    PERFORM messages.count_breaker_attempts(p_worked, p_result = 'success');
   END IF;
 END
 $$;
@@ -133,4 +134,16 @@ BEGIN
     END IF;
   END LOOP;
 END
+$$;
+
+-- What the archive keeps of a message of this topic that succeeds: the topic's archive_success.
+-- Called by: archive, complete. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.kept_of_success(p_topic text)
+RETURNS text
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT coalesce(
+    (SELECT t.archive_success FROM messages.topic AS t WHERE t.topic = p_topic),
+    (SELECT d.archive_success FROM messages.topic AS d WHERE d.topic = '*'))
 $$;

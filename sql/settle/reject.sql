@@ -14,6 +14,7 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-  RETURN messages.settle(p_ids, p_claim_ids, 'rejected', p_errors);
+  RETURN messages.lost_ids(
+    p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'rejected', p_errors, NULL, NULL), 'rejected');
 END
 $$;

@@ -82,6 +82,7 @@ BEGIN
     RETURNING m.id, m.topic, m.channel, m.available_at, e.available_at AS due, e.ordered
   )
   SELECT coalesce(array_agg(a.id), '{}') AS ids, array_agg(a.topic::text) AS topics, min(a.due) AS due,
+         bit_or(messages.policy_topic_bit(a.topic)) AS bits,
          array_agg((a.topic, a.channel, a.id, a.due)::messages.channel_block) FILTER (WHERE a.ordered) AS blocks,
          array_agg((a.topic, -1, a.available_at)::messages.low_water) FILTER (WHERE a.ordered) AS places,
          (SELECT array_agg(e.id) FROM ended AS e WHERE e.is_superseded) AS superseded
@@ -96,7 +97,7 @@ BEGIN
   IF v_back.topics IS NOT NULL THEN
     PERFORM messages.notify_topics(ARRAY(SELECT DISTINCT t.topic FROM unnest(v_back.topics) AS t (topic)), v_back.due);
   END IF;
-  IF EXISTS (SELECT FROM unnest(v_back.topics) AS t (topic) WHERE messages.may_have_policy(t.topic)) THEN
+  IF messages.may_have_policies(v_back.bits) THEN
     PERFORM messages.count_breaker_attempts(v_back.topics, false);
   END IF;
   IF v_back.superseded IS NOT NULL THEN
@@ -116,6 +117,7 @@ BEGIN
   INTO v_over, v_claims, v_errors
   FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
   WHERE e.id NOT IN (SELECT a.id FROM unnest(v_again) AS a (id));
-  RETURN messages.settle(v_over, v_claims, p_result, v_errors);
+  RETURN messages.lost_ids(
+    v_over, v_claims, messages.archive(v_over, v_claims, p_result, v_errors, NULL, NULL), p_result);
 END
 $$;

@@ -194,7 +194,7 @@ check:
        locked = false;
        if
        :: waiting = false; commit()              /* it claimed all, */
-       :: commit()                               /* or a batch of them */
+       :: commit()                               /* or a batch, or the one a notification named */
        :: goto check                              /* the connection broke, the claim is rolled back */
        :: me == 1 -> goto dead                   /* kill -9: likewise */
        :: me == 1 -> waiting = false; commit(); goto dead

@@ -663,3 +663,44 @@ class TestSource:
         asleep.capacity = full
 
         assert asleep.next_turn().reason is WakeReason.BUSY
+
+
+class TestTheMessageOfANotification:
+    """A notification that ends a sleep names the message that the next claim takes."""
+
+    def test_the_claim_that_it_wakes_asks_for_the_message_once(self, asleep: Rig, claimed: Claimed) -> None:
+        asleep.planner.on_notification("17")
+
+        woken = asleep.find(claimed())
+        next_one = asleep.next_turn()
+
+        assert woken.request is not None
+        assert woken.request.message_id == 17
+        assert next_one.request is not None
+        assert next_one.request.message_id is None
+
+    @pytest.mark.parametrize("payload", ["", "orders", "-5", "\u0663", "9" * 19])
+    def test_anything_else_than_an_id_only_wakes(self, asleep: Rig, payload: str) -> None:
+        asleep.planner.on_notification(payload)
+
+        plan = asleep.next_turn()
+
+        assert plan.request is not None
+        assert plan.request.message_id is None
+
+    def test_after_two_notifications_the_claim_takes_what_is_there(self, asleep: Rig) -> None:
+        asleep.planner.on_notification("17")
+        asleep.planner.on_notification("18")
+
+        plan = asleep.next_turn()
+
+        assert plan.request is not None
+        assert plan.request.message_id is None
+
+    def test_a_planner_that_is_awake_takes_what_is_there(self, listening: Rig) -> None:
+        listening.planner.on_notification("17")
+
+        plan = listening.next_turn()
+
+        assert plan.request is not None
+        assert plan.request.message_id is None

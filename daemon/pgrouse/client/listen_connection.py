@@ -53,8 +53,8 @@ class ListenConnection:
         """Whether there is a connection on which a notification could arrive."""
         return self._conn is not None
 
-    async def receive(self, within_s: float) -> list[str]:
-        """Wait for notifications, at most this long; return the channels of those that have come.
+    async def receive(self, within_s: float) -> list[psycopg.Notify]:
+        """Wait for notifications, at most so long; return those that have come.
 
         Without a connection this opens one and returns at once, so that the caller polls after it listens; after a
         failure it waits first.
@@ -63,7 +63,7 @@ class ListenConnection:
             await self._reconnect(within_s)
             return []
         try:
-            received = [each.channel async for each in self._conn.notifies(timeout=within_s, stop_after=1)]
+            received = [each async for each in self._conn.notifies(timeout=within_s, stop_after=1)]
         except CONNECTION_ERRORS as error:
             await self._fail(error)
             return []

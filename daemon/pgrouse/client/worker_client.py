@@ -44,6 +44,7 @@ class ClaimRequest:
         prefetch: how many of each topic may wait in the worker; `slots` includes them. None = as many as the limit
             allows beyond `start`.
         batches: the same for the topics of batch handlers; a claim of its own, in the same transaction.
+        message_id: a message that is taken first, and alone if it can be had; None = as the order says.
         contents: whether payloads, bodies, headers and states are returned; if not, they are read message by message.
     """
 
@@ -56,6 +57,7 @@ class ClaimRequest:
     prefetch: list[int] | None = None
     batches: ClaimRequest | None = None
     contents: bool = True
+    message_id: int | None = None
 
     @property
     def bounds(self) -> list[tuple[str, int | None]]:
@@ -219,6 +221,7 @@ class WorkerClient:
             start=request.start,
             prefetch=request.prefetch,
             contents=request.contents,
+            message_id=request.message_id,
         )
         return call if flush else Call(claim.CLAIM_WITHOUT_FLUSH, call.values, call.read)
 

@@ -409,8 +409,8 @@ class Service:
         self.planner.wake()
         self.wake_events.set()
 
-    def _on_notification(self) -> None:
-        self.planner.on_notification()
+    def _on_notification(self, payload: str) -> None:
+        self.planner.on_notification(payload)
         # The other loops claim only while there is a backlog.
         self.claim_loops[0].wake_event.set()
 

@@ -20,8 +20,7 @@ CLAIM = f"SELECT {COLUMNS} FROM messages.claim(%s, {OTHER_ARGUMENTS}) AS f".enco
 # ended before.
 LEFT = "f.held_back::pg_catalog.text, f.next_due_s, CASE WHEN f.id IS NULL THEN messages.oldest_running_xid() END"
 CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
-    f"SELECT {COLUMNS}, {LEFT} "  # noqa: S608 - names of fields
-    f"FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s) AS f".encode()
+    f"SELECT {COLUMNS}, {LEFT} FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s, %s::pg_catalog.int8) AS f".encode()  # noqa: S608
     for worker in (
         "%s",
         # Its transaction does not wait for the disk, unless the claim says otherwise: that begins when its arguments
@@ -76,11 +75,12 @@ def claim_with_next_due(
     prefetch: Sequence[int] | None = None,
     contents: bool | None = None,
     look_ahead: bool | None = None,
+    message_id: int | None = None,
 ) -> Call[Claimed]:
     """Lock ready messages for a worker, and say what limits held back and when the next message is due."""
     places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, integers(prefetch))
     flags = contents is not False, look_ahead is not False
-    return Call(CLAIM_WITH_NEXT_DUE, [worker, names(topics), limit, *places, *flags], _read_claimed)
+    return Call(CLAIM_WITH_NEXT_DUE, [worker, names(topics), limit, *places, *flags, message_id], _read_claimed)
 
 
 def count_ready(topics: Sequence[str]) -> Call[int]:

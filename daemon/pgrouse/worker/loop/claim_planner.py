@@ -38,8 +38,11 @@ LIMITED_POLL_S = 1.0
 # last.
 RECHECK_BACKOFF_S = (0.005, 0.01, 0.02, 0.05)
 
-# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by
-# itself. Each success doubles the number; after the last one, claims are as before.
+# An id has fewer digits; the largest number of so many may be too large for the server.
+BIGINT_DIGITS = 19
+
+# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by itself. Each success
+# doubles the number; after the last one, claims are as before.
 NARROW_FIRST, NARROW_LAST = 8, 32
 
 
@@ -115,6 +118,7 @@ class ClaimPlanner:
         self._after_batch_topic: str | None = None
         self._after_channels: dict[str, str] = {}
         self._max_limit: int | None = None  # per claim, while claims are narrow
+        self._message_id: int | None = None  # the message that ended the sleep, if a notification named it
         self._skipped_singles = False  # the last claim was for batches only, since no other slots were free
 
     def wake(self) -> None:
@@ -123,8 +127,9 @@ class ClaimPlanner:
         if self.state is not PlannerState.STEADY:
             self._start_claiming()
 
-    def on_notification(self) -> None:
-        """A notification arrived."""
+    def on_notification(self, payload: str = "") -> None:
+        """A notification arrived. If it ends a sleep, the next claim begins with the message that it names; two may name a backlog."""
+        self._message_id = _message_id(payload) if self.state is PlannerState.ASLEEP else None
         self._end_sleep(WakeReason.NOTIFY)
         self.wake()
 
@@ -187,6 +192,7 @@ class ClaimPlanner:
             return TurnPlan(disarm=disarm)
         arm_s = self.poll_s() if first and self._must_arm and self.listening else None
         request = self._request(capacity)
+        request.message_id, self._message_id = self._message_id, None
         if total.prefetch is None:
             request.start = self._start(total)
         if request.batches is not None and total.batches is not None:
@@ -358,6 +364,11 @@ class ClaimPlanner:
         if capacity.batches is not None:
             request.batches = _claim_request(capacity.batches, self._after_batch_topic, channels)
         return request
+
+
+def _message_id(payload: str) -> int | None:
+    """Return the id that a notification names; None: it names a topic. Any session can send one, so the id proves nothing."""
+    return int(payload) if payload.isdecimal() and payload.isascii() and len(payload) < BIGINT_DIGITS else None
 
 
 def _may_be_full(request: ClaimRequest, claimed: list[Message]) -> bool:

@@ -60,9 +60,8 @@ class Listener:
     """Receives the notifications of one daemon.
 
     Args:
-        on_new_message: called for each notification that may mean new messages.
-        on_cancelled: called when a notification says that a message was cancelled. Any session can send it, so it is
-            only a reason to check.
+        on_new_message: called for each notification that may mean new messages, with its payload.
+        on_cancelled: called when a notification says that a message was cancelled. Any session can send it, so it is only a reason to check.
         on_topic_changed: called when a notification says that a topic's policy, or a schedule, was changed.
         on_mode: called with True when notifications are known to arrive, with False when not.
     """
@@ -72,7 +71,7 @@ class Listener:
     def __init__(
         self,
         db: database.Database,
-        on_new_message: Callable[[], None],
+        on_new_message: Callable[[str], None],
         on_cancelled: Callable[[], None],
         on_topic_changed: Callable[[], None],
         on_mode: Callable[[bool], None],
@@ -93,8 +92,8 @@ class Listener:
         """Connect if needed, or handle the notifications of at most a second."""
         if self._must_reconnect:
             await self.reset()
-        for channel in await self._connection.receive(1.0):
-            self._on_notification(channel)
+        for received in await self._connection.receive(1.0):
+            self._on_notification(received.channel, received.payload)
         # Let the tasks that were woken run first: what follows here can wait.
         await asyncio.sleep(0)
         if not self.is_connected:
@@ -121,14 +120,14 @@ class Listener:
     def _on_connect(self) -> None:
         log.debug(events.LISTENER_CONNECTED)
         # Only a ping proves that notifications arrive; a claim finds the messages that were published in the meantime.
-        self.on_new_message()
+        self.on_new_message("")
         self.connected_event.set()
 
     def _on_disconnect(self) -> None:
         if self.mode is ListenerMode.LISTENING:
             self._set_mode(ListenerMode.CONNECTING)
 
-    def _on_notification(self, channel: str) -> None:
+    def _on_notification(self, channel: str, payload: str) -> None:
         if channel == self.ping_channel:
             self.pong.set()
         elif channel == CANCELLED:
@@ -137,9 +136,9 @@ class Listener:
             self.on_topic_changed()
         elif channel == TOPIC_CHANGED:
             self.on_topic_changed()
-            self.on_new_message()
+            self.on_new_message("")
         else:
-            self.on_new_message()
+            self.on_new_message(payload)
 
     def _set_mode(self, mode: ListenerMode, ping: PingResult = PingResult.NOT_RECEIVED) -> None:
         if mode is self.mode:
