@@ -98,8 +98,9 @@ BEGIN
         v_found := 0;
       END IF;
 
-      -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one picks and locks: a
-      -- claim of few messages costs what its statements cost. One in 64 goes the other way, for what may be below a low-water mark.
+      -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next
+      -- one picks and locks: a claim of few messages costs what its statements cost. One in 64 goes the other way, for
+      -- what may be below a low-water mark.
       SELECT f.priority, f.low, f.first_max_attempts, q.policy, p_slots[array_position(p_topics, v_topic)] - v_found AS slots,
              q.is_plain AND NOT c.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0 AND (f.first_at > v_now) IS NOT TRUE AS is_plain,
              f.priority IS NULL AND NOT c.may_have_channels AND NOT v_is_rest AS is_empty,
@@ -137,9 +138,10 @@ BEGIN
 
     IF v_plan.room > 0 THEN
       v_policy := v_plan.policy;
-      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be on the disk
-      -- where that would break a promise, whatever its caller chose: the topic or its channels have a limit or an order, or it is the last
-      -- attempt of a message. The first message usually tells; if it has attempts left, each is asked below, which takes some percent longer.
+      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim
+      -- must be on the disk where that would break a promise, whatever its caller chose: the topic or its channels have
+      -- a limit or an order, or it is the last attempt of a message. The first message usually tells; if it has
+      -- attempts left, each is asked below, which takes some percent longer.
       IF current_setting('synchronous_commit') = 'off' AND (
         v_policy.is_limited OR v_policy.limits_channels OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
       THEN
@@ -195,8 +197,8 @@ BEGIN
       IF v_policy.dequeue_rate IS NOT NULL AND v_found > 0 THEN
         PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, v_found, v_now);
       END IF;
-      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not fit into half of the
-      -- bytes. How many bytes were claimed is not known here.
+      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not
+      -- fit into half of the bytes. How many bytes were claimed is not known here.
       v_is_rest := v_is_plain AND v_found < v_plan.room AND messages.has_due(v_topic, v_now);
       v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_plan.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
     END IF;

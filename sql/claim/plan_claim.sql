@@ -1,9 +1,10 @@
 -- What a claim takes of a topic that may not be plain: it picks the rows and locks them.
--- Called by: claim_with_next_due. p_left: how many the claim may still take; p_slots: how many of this topic, NULL = no limit of its own;
--- p_prefetch: how many of those would wait in the worker; a limit leaves them out. p_after: as pick_with_channel.
+-- Called by: claim_with_next_due. p_left: how many the claim may still take; p_slots: how many of this topic, NULL = no
+-- limit of its own; p_prefetch: how many of those would wait in the worker; a limit leaves them out. p_after: as
+-- pick_with_channel.
 -- Locks: as topic_slots and pick_messages. Messages that must end instead of running are archived.
--- Result: room: how many it may take; held_back: what limits hold back, as claim_with_next_due returns it, '{}' = nothing; is_stopped: the topic is
--- paused, or its breaker is open.
+-- Result: room: how many it may take; held_back: what limits hold back, as claim_with_next_due returns it, '{}' =
+-- nothing; is_stopped: the topic is paused, or its breaker is open.
 CREATE OR REPLACE FUNCTION messages.plan_claim(
   p_topic text, p_now timestamptz, p_claim_id bigint, p_left integer, p_slots integer, p_prefetch integer, p_bytes bigint,
   p_after text, p_worker text
@@ -70,8 +71,9 @@ END
 $$;
 
 -- Lock the next ready rows of one topic, with and without a channel.
--- Called by: plan_claim. Odd claims begin with the channels, even ones without: neither kind starves the other. A topic whose channels have a
--- low-water mark has had some; where there is none, looking for a first entry does not walk over dead ones.
+-- Called by: plan_claim. Odd claims begin with the channels, even ones without: neither kind starves the other. A topic
+-- whose channels have a low-water mark has had some; where there is none, looking for a first entry does not walk over
+-- dead ones.
 -- Locks and result: as pick_without_channel and pick_with_channel.
 CREATE OR REPLACE FUNCTION messages.pick_messages(
   p_policy messages.policy, p_now timestamptz, p_claim_id bigint, p_after text, p_limit integer, p_bytes bigint
@@ -80,7 +82,8 @@ RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark for ever.
+  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark for
+  -- ever.
   v_marks  boolean := p_claim_id % 64 <> 0
     OR EXISTS (SELECT FROM messages.low_water_mark AS k WHERE k.left_edge_at > clock_timestamp() - interval '1 minute');
   v_first  messages.picked;

@@ -1,11 +1,13 @@
 -- End messages: move them from messages.message to messages.message_archive in one statement. Every message ends here
 -- or in complete.
--- Called by: reject, fail, retry, and whatever else ends messages (cancel, skip, expire_messages); complete has a shorter
--- statement of its own. Not granted to any role. A row moves only while its claim_id is still the given one: that is the fence. NULL moves nothing, unless p_unlocked is true: then
--- NULL means "while it is not locked" (cancel, skip and archive_unclaimable, which hold the row); p_claim_ids NULL means this for all ids.
--- With strict_lock an expired lock fences too, except for the result lock_expired.
--- Each message that ends badly is a WARNING in the server's log, which names id, topic and result, never the payload.
--- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
+-- Called by: reject, fail, retry, and whatever else ends messages (cancel, skip, expire_messages); complete has a
+-- shorter statement of its own. Not granted to any role. A row moves only while its claim_id is still the given one:
+-- that is the fence. NULL moves nothing, unless p_unlocked is true: then NULL means "while it is not locked" (cancel,
+-- skip and archive_unclaimable, which hold the row); p_claim_ids NULL means this for all ids. With strict_lock an
+-- expired lock fences too, except for the result lock_expired. Each message that ends badly is a WARNING in the
+-- server's log, which names id, topic and result, never the payload.
+-- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids
+-- that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
   p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text,
   p_unlocked boolean DEFAULT false
@@ -78,7 +80,8 @@ BEGIN
       RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
     END LOOP;
   END IF;
-  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges.
+  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with
+  -- waiters and edges.
   IF messages.may_have_policies(v_bits) THEN
     PERFORM messages.apply_end_policies(v_worked, v_idle, v_keyed, p_result);
   END IF;
@@ -90,8 +93,9 @@ END
 $$;
 
 -- Apply the policies of topics to messages that ended, and count their attempts for the breakers.
--- Called by: archive and complete, in their transaction, only if a topic of them may use such a policy. p_worked, p_idle: the topic of each
--- message that a worker processed, and of each other. p_keyed: those of them that have a key, or NULL. Locks: as the functions it calls.
+-- Called by: archive and complete, in their transaction, only if a topic of them may use such a policy. p_worked,
+-- p_idle: the topic of each message that a worker processed, and of each other. p_keyed: those of them that have a key,
+-- or NULL. Locks: as the functions it calls.
 CREATE OR REPLACE FUNCTION messages.apply_end_policies(
   p_worked text[], p_idle text[], p_keyed messages.ended_message[], p_result text
 )

@@ -1,13 +1,20 @@
--- Lower messages.armed_until to the latest armed_until of any sleeper: otherwise publishes would read the sleepers, and
--- notify above READ COMMITTED, until the time that was once set.
--- Called by: prune. Locks: messages.sleeper in SHARE mode, only if free at once: a session that wrote a flag holds a
--- conflicting lock until it commits, and its flag is not visible yet. A session that writes one later reads the
--- sequence after that, and raises it again. The lock is released at once by rolling back the savepoint in which it was
--- taken, which a setval survives. A flag that is taken down counts until that is committed. Result: whether it was
--- lowered.
+-- Lowers the time until which publishes look for sleepers to the end of the last flag that is set. Until then each
+-- publish reads the sleepers, and notifies above READ COMMITTED, although no worker sleeps.
+--
+-- Result: whether it was lowered.
+-- Errors: none: PGR00 never leaves it.
+-- Locks: `messages.sleeper` in SHARE mode, for a moment, and only if that is free at once.
+-- Repeat: safe.
+-- Called by: workers, in a transaction after the one with `messages.disarm`: only what is committed counts. The tick
+-- does the same for workers that died.
+-- Inside: a session that wrote a flag holds a conflicting lock until it commits, and its flag is not visible yet. A
+-- session that writes one later reads the sequence after that, and raises it again. The lock is released at once by
+-- rolling back the savepoint in which it was taken, which a setval survives. A flag that is taken down counts until
+-- that is committed.
 CREATE OR REPLACE FUNCTION messages.lower_armed_until()
 RETURNS boolean
 LANGUAGE plpgsql
+SECURITY DEFINER
 AS $$
 DECLARE
   v_until bigint;

@@ -65,6 +65,7 @@ MAY_CALL = {
         *(
             "arm",
             "disarm",
+            "lower_armed_until",
             "notify",
             "draw_xid",
             "oldest_running_xid",
@@ -583,6 +584,7 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
     worker.call("draw_xid")
     worker.call("next_due", ["t"])
     worker.call("disarm", "w")
+    worker.call("lower_armed_until")
     worker.call("touch_worker", "w", {})
     ticked = worker.rows("SELECT * FROM messages.tick('daemon')")
     worker.call("unregister_worker", "w")

@@ -54,7 +54,7 @@ class ListenConnection:
         return self._conn is not None
 
     async def receive(self, within_s: float) -> list[psycopg.Notify]:
-        """Wait for notifications, at most so long; return those that have come.
+        """Wait for notifications, at most this long; return those that have come.
 
         Without a connection this opens one and returns at once, so that the caller polls after it listens; after a
         failure it waits first.

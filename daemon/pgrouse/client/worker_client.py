@@ -145,7 +145,7 @@ class WorkerClient:
             started: messages that had waited in the worker and have started since: their run is counted now.
             arm: topics and seconds until the next poll: commit the flag and draw an own transaction id, before the
                 claim.
-            disarm: lower the flag, in the transaction of the claim.
+            disarm: take down the flag, in the transaction of the claim; publishes look for sleepers no longer after it.
         """
         others = settlements or started or arm is not None or disarm
         if request is not None and len(request.parts) == 1 and not others:
@@ -168,6 +168,10 @@ class WorkerClient:
                 await self._send(run.count_runs(*claim_refs(started)))
             settled = [await self._settle(kind, batch) for kind, batch in _grouped_by_kind(settlements)]
             claims = await self._send_claims(request, flush=bool(settlements)) if request is not None else []
+            if disarm:
+                # In a transaction of its own: until the flag is committed, publishes must look for it.
+                await pipeline.sync()
+                await self._send(wake.lower_armed_until())
         if arm is not None:
             result.own_xid = await own.read()
         for each in settled:

@@ -51,6 +51,11 @@ def disarm(worker: str) -> Call[None]:
     return function_call("disarm", nothing, worker=worker)
 
 
+def lower_armed_until() -> Call[bool]:
+    """Lower the time until which publishes look for sleepers; return whether it was lowered."""
+    return function_call("lower_armed_until", value)
+
+
 def draw_xid() -> Call[int]:
     """Return the id of this transaction."""
     return function_call("draw_xid", value)

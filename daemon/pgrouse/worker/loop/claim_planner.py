@@ -38,11 +38,11 @@ LIMITED_POLL_S = 1.0
 # last.
 RECHECK_BACKOFF_S = (0.005, 0.01, 0.02, 0.05)
 
-# An id has fewer digits; the largest number of so many may be too large for the server.
+# An id has fewer digits: a number of this many may be too large for the server.
 BIGINT_DIGITS = 19
 
-# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by itself. Each success
-# doubles the number; after the last one, claims are as before.
+# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by
+# itself. Each success doubles the number; after the last one, claims are as before.
 NARROW_FIRST, NARROW_LAST = 8, 32
 
 
