@@ -15,7 +15,7 @@ SOURCES = ("daemon/", "pipeline/", "")
 READ = {"", ".md", ".py", ".pyi", ".sh", ".sql", ".toml", ".yaml", ".yml"}
 WITHOUT_PROCESSES = ("tests/sql/", "tests/unit/")
 # An object of the queue as statements name it, and as the bindings of the client do.
-OBJECT = re.compile(r"\bmessages\.(\w+)|\bfunction_call\(\s*\"(\w+)\"")
+OBJECT = re.compile(r"\bmessages\.(\w+)|\bfunction_call\(\s*\"(\w+)\"|^@binding\w*\ndef (\w+)", re.MULTILINE)
 KINDS = "FUNCTION|PROCEDURE|TABLE|TYPE|VIEW|DOMAIN|SEQUENCE"
 CREATED = re.compile(rf"^CREATE [\w ]*?(?:{KINDS}) (?:IF NOT EXISTS )?messages\.(\w+)", re.MULTILINE)
 IMPORTED = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -101,7 +101,7 @@ class Tree:
     def dependencies(self, path: str) -> set[str]:
         """Return the files that a file depends on directly."""
         text = self.text(path)
-        objects = {name for pair in OBJECT.findall(text) for name in pair if name}
+        objects = {name for groups in OBJECT.findall(text) for name in groups if name}
         found = {each for name in objects for each in self.definitions.get(name, ())}
         found |= {each for word in set(PATH.findall(text)) for each in self.files_called(word)}
         if path.endswith((".py", ".pyi")):

@@ -7,21 +7,23 @@ one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial, wraps
 from operator import index
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
+from pydantic_core import from_json
 
 from pgrouse.config.duration import AnyDuration, to_timedelta
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 Rows = list[tuple[Any, ...]]
@@ -71,21 +73,56 @@ def function_call(function: str, read: Callable[[Rows], T], columns: str = "*", 
     return Call(_statement(function, columns, tuple(given)), list(given.values()), read)
 
 
-def rows_call(function: str, row: type[R], /, **arguments: Any) -> Call[list[R]]:
-    """Build the call of a function that returns rows.
+def binding(function: Callable[P, Call[T]]) -> Callable[P, Call[T]]:
+    """Make the binding of an SQL function of a declaration: its name, its arguments and what it returns.
 
-    Args:
-        function: its name in the schema messages.
-        row: a dataclass with its columns. JSON is text, so that a value that Python cannot hold harms no other:
-            `detail_json` is the column detail.
-        **arguments: as of function_call.
+    A duration becomes an interval, a sequence an array; what is None is left to its default. `Call[list[Row]]`, `Call[Row | None]` and
+    `Call[Row]` read rows, with the columns of the class. Any other result is the only value of the only row.
     """
-    return function_call(function, partial(all_rows, row), _columns(row), **arguments)
+    return _bind(function, None)
 
 
-def row_call(function: str, row: type[R], /, **arguments: Any) -> Call[R]:
-    """Build the call of a function that returns one row."""
-    return function_call(function, partial(_only_row, row), _columns(row), **arguments)
+def binding_of_values(function: Callable[P, Call[list[T]]]) -> Callable[P, Call[list[T]]]:
+    """Make the binding of an SQL function that returns rows of one column, as `binding` does."""
+    return _bind(function, values)
+
+
+def _bind(function: Callable[P, Call[T]], read: Callable[[Rows], Any] | None) -> Callable[P, Call[T]]:
+    *kinds, _ = function.__annotations__.items()
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> Call[T]:
+        function(*args, **named)  # does nothing, but with wrong arguments it raises an error that names it
+        given = dict(zip(dict(kinds), args, strict=False)) | named
+        columns, reader = _declared_result(function)
+        arguments = {name: _converted(name, kind, given[name]) for name, kind in kinds if name in given}
+        return function_call(function.__name__, read or reader, columns, **arguments)
+
+    return call
+
+
+@cache
+def _declared_result(function: Callable[..., Any]) -> tuple[str, Callable[[Rows], Any]]:
+    """Return how the rows of a declared function are selected and read."""
+    (result,) = get_args(get_type_hints(function)["return"])
+    row = next((each for each in (result, *get_args(result)) if _is_row(each)), None)
+    if row is None:
+        return "*", nothing if result is type(None) else value
+    if get_origin(result) is list:
+        return _columns(row), partial(all_rows, row)
+    return _columns(row), partial(_only_row if result is row else _first_row, row)
+
+
+def _is_row(type_: Any) -> bool:
+    return is_dataclass(type_) or hasattr(type_, "_fields")
+
+
+def _converted(name: str, kind: str, given: Any) -> Any:
+    if given is None or not kind.startswith(("AnyDuration", "Sequence")):
+        return given
+    if kind.startswith("AnyDuration"):
+        return interval(given, name.rstrip("_"))
+    return bigints(given) if kind.startswith("Sequence[int]") else list(given)
 
 
 def select_call(relation: str, row: type[R], clauses: str, /, **values: Any) -> Call[list[R]]:
@@ -93,7 +130,8 @@ def select_call(relation: str, row: type[R], clauses: str, /, **values: Any) -> 
 
     Args:
         relation: its name in the schema messages; it is called f.
-        row: a dataclass with the columns to select, as of rows_call.
+        row: a dataclass with the columns to select. JSON is text, so that a value that Python cannot hold harms no other: `detail_json` is
+            the column detail.
         clauses: what follows: WHERE, ORDER BY and LIMIT, with placeholders by name.
         **values: of the placeholders.
     """
@@ -116,8 +154,9 @@ def first(call: Call[list[T]]) -> Call[T | None]:
 
 
 @lru_cache(maxsize=256)
-def _columns(row: type[DataclassInstance]) -> str:
-    return ", ".join(_column(each.name, each.type) for each in fields(row))
+def _columns(row: type[Any]) -> str:
+    types = {each.name: each.type for each in fields(row)} if is_dataclass(row) else row.__annotations__
+    return ", ".join(_column(name, type_) for name, type_ in types.items())
 
 
 def _column(name: str, type_: Any) -> str:
@@ -149,14 +188,28 @@ def nothing(rows: Rows) -> None:
     """Read the row of a function without a result."""
 
 
-def all_rows(row: type[R], rows: Rows) -> list[R]:
-    """Read rows as objects of a dataclass."""
+def all_rows(row: Callable[..., T], rows: Rows) -> list[T]:
+    """Read rows as objects of a class."""
     return [row(*each) for each in rows]
 
 
-def _only_row(row: type[R], rows: Rows) -> R:
+def _only_row(row: Callable[..., T], rows: Rows) -> T:
     (only,) = rows
     return row(*only)
+
+
+def _first_row(row: Callable[..., T], rows: Rows) -> T | None:
+    return row(*rows[0]) if rows else None
+
+
+def decoded(name: str) -> property:
+    """Return the property of a row that is a JSON text of it, decoded."""
+
+    def read(row: Any) -> Any:
+        text = getattr(row, name)
+        return None if text is None else from_json(text)
+
+    return property(read, doc=f"The value of `{name}`.")
 
 
 def bigints(numbers: Iterable[int]) -> str:

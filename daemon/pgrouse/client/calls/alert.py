@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from pgrouse.client.call import Call, function_call, interval, row_call, rows_call, value
+from pgrouse.client.call import Call, binding
 from pgrouse.config.duration import AnyDuration
 
 
@@ -47,16 +47,17 @@ class ClaimedDelivery:
     wait_s: float | None
 
 
+@binding
 def open_conditions() -> Call[list[OpenCondition]]:
     """List what the last tick found wrong, and the breakers that are open."""
-    return rows_call("open_conditions", OpenCondition)
 
 
+@binding
 def conditions(after: str | None = None, limit: int | None = None) -> Call[list[Condition]]:
     """List what is wrong now, each with a fix."""
-    return rows_call("conditions", Condition, after=after, limit=limit)
 
 
+@binding
 def silence(
     kind: str | None = None,
     topic: str | None = None,
@@ -66,40 +67,29 @@ def silence(
     reason: str | None = None,
 ) -> Call[int]:
     """Silence the alerts that fit; return the number of the silence."""
-    return function_call(
-        "silence",
-        value,
-        kind=kind,
-        topic=topic,
-        error_fingerprint=error_fingerprint,
-        for_=interval(for_, "for"),
-        until=until,
-        reason=reason,
-    )
 
 
+@binding
 def unsilence(id: int) -> Call[bool]:
     """End a silence early."""
-    return function_call("unsilence", value, id=id)
 
 
+@binding
 def replay_alerts(sink: str | None = None, since: AnyDuration | None = None, id: UUID | None = None) -> Call[int]:
     """Send notifications once more."""
-    return function_call("replay_alerts", value, sink=sink, since=interval(since, "since"), id=id)
 
 
+@binding
 def delete_sink(sink: str) -> Call[bool]:
     """Delete a sink with the notifications that wait for it."""
-    return function_call("delete_sink", value, sink=sink)
 
 
+@binding
 def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: AnyDuration) -> Call[ClaimedDelivery]:
     """Take the next notification of a sink."""
-    return row_call(
-        "claim_delivery", ClaimedDelivery, sink=sink, type=type, holder=holder, rules=rules, hold=interval(hold, "hold")
-    )
 
 
+@binding
 def settle_delivery(
     sink: str,
     fence: int,
@@ -109,13 +99,3 @@ def settle_delivery(
     abandon: bool | None = None,
 ) -> Call[bool]:
     """Record what became of a notification."""
-    return function_call(
-        "settle_delivery",
-        value,
-        sink=sink,
-        fence=fence,
-        id=id,
-        error=error,
-        retry_in=interval(retry_in, "retry_in"),
-        abandon=abandon,
-    )

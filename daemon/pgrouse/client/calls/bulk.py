@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from pgrouse.client.call import (
-    Call,
-    bigints,
-    first,
-    function_call,
-    row_call,
-    rows_call,
-    value,
-)
+from pgrouse.client.call import Call, binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +42,28 @@ class RejectedRow:
     given_json: str
 
 
+@binding
 def begin_staging(job: str) -> Call[UUID | None]:
     """Begin to stage rows of a job; None = it was published before."""
-    return function_call("begin_staging", value, job=job)
 
 
+@binding
 def publish_staged(
     job: str, attempts: Sequence[UUID], counts: Sequence[int], max_rejected: int | None = None
 ) -> Call[StagedResult]:
     """Publish what was staged for a job."""
-    return row_call(
-        "publish_staged",
-        StagedResult,
-        job=job,
-        attempts=list(attempts),
-        counts=bigints(counts),
-        max_rejected=max_rejected,
-    )
 
 
+@binding
 def delete_staged(attempts: Sequence[UUID]) -> Call[int]:
     """Delete what will not be published."""
-    return function_call("delete_staged", value, attempts=list(attempts))
 
 
+@binding
 def job_result(job: str) -> Call[PublishedJob | None]:
     """Return what became of a job; None = it was not published."""
-    return first(rows_call("job_result", PublishedJob, job=job))
 
 
+@binding
 def job_rejected(job: str, after: int | None = None, limit: int | None = None) -> Call[list[RejectedRow]]:
     """List the rows of a job that were rejected, page by page."""
-    return rows_call("job_rejected", RejectedRow, job=job, after=after, limit=limit)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgrouse.client.call import Call, bigints, function_call, interval, rows_call, values
+from pgrouse.client.call import Call, binding, binding_of_values
 from pgrouse.config.duration import AnyDuration
 
 
@@ -23,7 +23,12 @@ class FoundDeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """A row of `messages.dead_groups`."""
+    """A row of `messages.dead_groups`.
+
+    Attributes:
+        redriven: how many of them were redriven since.
+        trend: how many died in each of 24 equal parts of the period, oldest first.
+    """
 
     topic: str
     result: str
@@ -40,7 +45,12 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """A row of `messages.redrive`, and of the other ways back."""
+    """A row of `messages.redrive`, and of the other ways back.
+
+    Attributes:
+        message_id: the id of the new message; None: there is none.
+        outcome: redriven, keyless (redriven without its key), superseded, redriven_before, too_often, too_large, or not_dead.
+    """
 
     archived_id: int
     message_id: int | None
@@ -49,7 +59,12 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """A row of `messages.requeue_dead_letters`; archived_id is None where the outcome is not_waiting."""
+    """A row of `messages.requeue_dead_letters`; archived_id is None where the outcome is not_waiting.
+
+    Attributes:
+        message_id: the id of the new message; None: there is none.
+        outcome: as of a redrive; not_waiting: it is not a waiting copy.
+    """
 
     copy_id: int
     archived_id: int | None
@@ -80,11 +95,12 @@ class Relative:
     archived_at: datetime | None
 
 
+@binding_of_values
 def dead_topics() -> Call[list[str]]:
     """List the topics that have dead messages."""
-    return function_call("dead_topics", values)
 
 
+@binding
 def find_dead(
     topic: str | None = None,
     result: str | None = None,
@@ -97,21 +113,9 @@ def find_dead(
     redriven: bool | None = None,
 ) -> Call[list[FoundDeadMessage]]:
     """Find dead messages that match all filters, the oldest first."""
-    return rows_call(
-        "find_dead",
-        FoundDeadMessage,
-        topic=topic,
-        result=result,
-        fingerprint=fingerprint,
-        since=since,
-        until=until,
-        error=error,
-        limit=limit,
-        after=after,
-        redriven=redriven,
-    )
 
 
+@binding
 def dead_groups(
     since: AnyDuration | None = None,
     topic: str | None = None,
@@ -120,18 +124,16 @@ def dead_groups(
     bound: int | None = None,
 ) -> Call[list[DeadGroup]]:
     """Group the dead messages of a time by topic, result and error."""
-    return rows_call(
-        "dead_groups", DeadGroup, since=interval(since, "since"), topic=topic, result=result, bars=bars, bound=bound
-    )
 
 
+@binding
 def redrive(
     ids: Sequence[int], rate: float | None = None, delay: AnyDuration | None = None, force: bool | None = None
 ) -> Call[list[Redriven]]:
     """Put dead messages back."""
-    return rows_call("redrive", Redriven, ids=bigints(ids), rate=rate, delay=interval(delay, "delay"), force=force)
 
 
+@binding
 def redrive_where(
     topic: str | None = None,
     result: str | None = None,
@@ -146,23 +148,9 @@ def redrive_where(
     after: int | None = None,
 ) -> Call[list[Redriven]]:
     """Put back the dead messages that match all filters."""
-    return rows_call(
-        "redrive_where",
-        Redriven,
-        topic=topic,
-        result=result,
-        fingerprint=fingerprint,
-        since=since,
-        until=until,
-        error=error,
-        limit=limit,
-        rate=rate,
-        delay=interval(delay, "delay"),
-        force=force,
-        after=after,
-    )
 
 
+@binding
 def redrive_edited(
     id: int,
     payload: str | None = None,
@@ -172,32 +160,28 @@ def redrive_edited(
     force: bool | None = None,
 ) -> Call[list[Redriven]]:
     """Put one dead message back with another payload, other headers or another topic."""
-    return rows_call(
-        "redrive_edited", Redriven, id=id, payload=payload, headers=headers, topic=topic, merge=merge, force=force
-    )
 
 
+@binding
 def preview_redrive(
     ids: Sequence[int], topic: str | None = None, force: bool | None = None
 ) -> Call[list[RedrivePreview]]:
     """Return what a redrive would do."""
-    return rows_call("preview_redrive", RedrivePreview, ids=bigints(ids), topic=topic, force=force)
 
 
+@binding
 def requeue_dead_letters(
     ids: Sequence[int], rate: float | None = None, delay: AnyDuration | None = None, force: bool | None = None
 ) -> Call[list[Requeued]]:
     """Move copies that wait in a `.dlq` topic back to where they died."""
-    return rows_call(
-        "requeue_dead_letters", Requeued, ids=bigints(ids), rate=rate, delay=interval(delay, "delay"), force=force
-    )
 
 
+@binding
 def lineage(id: int) -> Call[list[Relative]]:
     """List a message with its ancestors and descendants by redrives."""
-    return rows_call("lineage", Relative, id=id)
 
 
+@binding
 def replay(
     topic: str,
     from_: datetime,
@@ -208,14 +192,3 @@ def replay(
     after: int | None = None,
 ) -> Call[list[Redriven]]:
     """Publish again what succeeded in a period."""
-    return rows_call(
-        "replay",
-        Redriven,
-        topic=topic,
-        from_=from_,
-        to=to,
-        limit=limit,
-        rate=rate,
-        delay=interval(delay, "delay"),
-        after=after,
-    )

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic_core import from_json
-
-from pgrouse.client.call import Call, rows_call
+from pgrouse.client.call import Call, binding, decoded
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A row of `messages.explain`."""
+    """A row of `messages.explain`.
+
+    Attributes:
+        reason: the reason, for people.
+        detail_json: the same for programs: limits, ids, times.
+    """
 
     code: str
     reason: str
     detail_json: str | None
 
-    @property
-    def detail(self) -> Any:
-        """The same, decoded."""
-        return None if self.detail_json is None else from_json(self.detail_json)
+    detail = decoded("detail_json")
 
 
+@binding
 def explain(id: int) -> Call[list[Reason]]:
     """Explain why a message is not running, the most decisive reason first."""
-    return rows_call("explain", Reason, id=id)

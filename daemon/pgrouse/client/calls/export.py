@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgrouse.client.call import Call, function_call, row_call, rows_call, value
+from pgrouse.client.call import Call, binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +31,31 @@ class ExportStatus:
     held_since: datetime | None
 
 
+@binding
 def open_export(name: str, lake: str, lake_id: str, xid: str | None = None, id: int | None = None) -> Call[OpenExport]:
     """Return the cursor of an export; create it if there is none."""
-    return row_call("open_export", OpenExport, name=name, lake=lake, lake_id=lake_id, xid=xid, id=id)
 
 
+@binding
 def advance_export(name: str, from_xid: str, from_id: int, xid: str, id: int) -> Call[bool]:
     """Move the cursor of an export."""
-    return function_call("advance_export", value, name=name, from_xid=from_xid, from_id=from_id, xid=xid, id=id)
 
 
+@binding
 def delete_export(name: str) -> Call[bool]:
     """Delete an export, so that the retention no longer waits for it."""
-    return function_call("delete_export", value, name=name)
 
 
+@binding
 def list_exports() -> Call[list[ExportStatus]]:
     """List the exports."""
-    return rows_call("list_exports", ExportStatus)
 
 
+@binding
 def lock_export(name: str) -> Call[bool]:
     """Reserve an export for this session."""
-    return function_call("lock_export", value, name=name)
 
 
+@binding
 def unlock_export(name: str) -> Call[bool]:
     """Unlock an export."""
-    return function_call("unlock_export", value, name=name)

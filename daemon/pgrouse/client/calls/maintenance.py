@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgrouse.client.call import Call, function_call, interval, row_call, rows_call, value
+from pgrouse.client.call import Call, binding
 from pgrouse.config.duration import AnyDuration
 
 
@@ -25,22 +25,20 @@ class PurgedPages:
     place: str | None
 
 
+@binding
 def tick(
     caller: str | None = None, limit: int | None = None, unless_within: AnyDuration | None = None
 ) -> Call[list[TickTask]]:
     """Run all maintenance once."""
-    return rows_call(
-        "tick", TickTask, caller=caller, limit=limit, unless_within=interval(unless_within, "unless_within")
-    )
 
 
+@binding
 def run_maintenance(task: str) -> Call[int]:
     """Run one task of the maintenance."""
-    return function_call("run_maintenance", value, task=task)
 
 
+@binding
 def purge_archive(
     before: datetime, topic: str | None = None, place: str | None = None, pages: int | None = None
 ) -> Call[PurgedPages]:
     """Delete messages that ended before a time, some pages per call."""
-    return row_call("purge_archive", PurgedPages, before=before, topic=topic, place=place, pages=pages)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pgrouse.client.call import Call, function_call, value
+from pgrouse.client.call import Call, binding
 
 
+@binding
 def lock_consumer(name: str) -> Call[bool]:
     """Reserve the name of a consumer for this session."""
-    return function_call("lock_consumer", value, name=name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pgrouse.client.call import Call, function_call, nothing
+from pgrouse.client.call import Call, binding
 
 
+@binding
 def lock_policies() -> Call[None]:
     """Keep others from changing policies until the transaction ends."""
-    return function_call("lock_policies", nothing)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from pgrouse.client.call import Call, Rows, bigints, function_call, nothing, value
+from pgrouse.client.call import Call, bigints, binding, function_call, value
 from pgrouse.client.message import COLUMNS, Message, read_messages
 
 SET_PROGRESS = (
@@ -36,11 +36,9 @@ class SavedStep(NamedTuple):
     result: str | None
 
 
+@binding
 def heartbeat(ids: Sequence[int], claim_ids: Sequence[int], lock_duration: timedelta | None = None) -> Call[list[int]]:
     """Extend locks; return the ids whose lock was lost."""
-    return function_call(
-        "heartbeat", value, ids=bigints(ids), claim_ids=bigints(claim_ids), lock_duration=lock_duration
-    )
 
 
 def set_progress(
@@ -50,19 +48,19 @@ def set_progress(
     return Call(SET_PROGRESS, [bigints(ids), bigints(claim_ids), list(progress), wait is not False], value)
 
 
+@binding
 def cancelled_ids(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[int]]:
     """Return which of the messages with a lost lock were cancelled."""
-    return function_call("cancelled_ids", value, ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
+@binding
 def count_runs(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[None]:
     """Count the run of messages that waited in the worker and have started."""
-    return function_call("count_runs", nothing, ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
+@binding
 def claimed_ids(claim_ids: Sequence[int]) -> Call[list[ClaimRef]]:
     """List the messages that some claims still hold."""
-    return function_call("claimed_ids", _refs, "f.id, f.claim_id", claim_ids=bigints(claim_ids))
 
 
 def read_claimed(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[Message]]:
@@ -70,28 +68,16 @@ def read_claimed(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[Mess
     return function_call("read_claimed", read_messages, COLUMNS, ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
+@binding
 def results(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[ArchivedResult]]:
     """List the messages that ended under their claims."""
-    return function_call("results", _results, "f.id, f.result", ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
+@binding
 def save_step(id: int, claim_id: int, name: str, result: str) -> Call[bool]:
     """Store the result of a step; return False if the lock was lost."""
-    return function_call("save_step", value, id=id, claim_id=claim_id, name=name, result=result)
 
 
+@binding
 def load_steps(id: int, claim_id: int, name: str | None = None) -> Call[list[SavedStep]]:
     """Load the steps of a message; no row = its lock was lost."""
-    return function_call("load_steps", _steps, "f.name, f.result", id=id, claim_id=claim_id, name=name)
-
-
-def _refs(rows: Rows) -> list[ClaimRef]:
-    return [ClaimRef._make(row) for row in rows]
-
-
-def _results(rows: Rows) -> list[ArchivedResult]:
-    return [ArchivedResult._make(row) for row in rows]
-
-
-def _steps(rows: Rows) -> list[SavedStep]:
-    return [SavedStep._make(row) for row in rows]

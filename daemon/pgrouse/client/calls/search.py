@@ -10,8 +10,14 @@ from pgrouse.client.call import Call, Rows, function_call
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMessage:
-    """A row of `messages.find_messages`."""
+class ListedMessage:
+    """A message of a list.
+
+    Attributes:
+        state: ready, delayed, retrying or running; of a message that ended, its result.
+        worker: the worker that runs it, or ran it last.
+        lock_expires_at: until when the worker has it unless it extends the lock.
+    """
 
     id: int
     topic: str
@@ -20,13 +26,24 @@ class FoundMessage:
     priority: int
     state: str
     attempts: int
-    redrives: int
     created_at: datetime
     available_at: datetime
     worker: str | None
-    locked_at: datetime | None
     lock_expires_at: datetime | None
     archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage(ListedMessage):
+    """A row of `messages.find_messages`.
+
+    Attributes:
+        redrives: how often it was redriven.
+        locked_at: when the last attempt claimed it.
+    """
+
+    redrives: int
+    locked_at: datetime | None
     error: str | None
     error_fingerprint: str | None
     preview: str | None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgrouse.client.call import Call, rows_call
+from pgrouse.client.call import Call, binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +14,16 @@ class TopicState:
     """Whether a topic is processed, and what stops it.
 
     Attributes:
-        state: paused; breaker, it is open or probing; unhandled; else running.
-        stopped: paused, or stopped by its breaker.
-        paused: by a pause of its own, or by that of all topics.
+        state: running, paused, breaker (open or probing) or unhandled.
+        stopped: whether it is paused, or stopped by its breaker.
+        paused: whether it is paused, by a pause of its own or of all topics.
         paused_topic: whose pause it is: its own name, or '*'.
-        resume_at: when the pause ends by itself; None = it is not paused, or until it is resumed.
-        breaker: closed, open (until probe_at), then probing; None = it has none.
-        handled: whether a worker handles it; None for '*'.
-        full: whether depth, the number of its messages, has reached max_depth.
+        resume_at: when the pause ends by itself; None: it is not paused, or until it is resumed.
+        breaker: closed, open or probing; None: it has none.
+        probe_at: when a breaker that is not closed lets messages run again; None: it is closed.
+        handled: whether a running worker handles the topic; None for `*`.
+        full: whether it holds as many messages as `max_depth` allows.
+        depth: the number of its messages.
     """
 
     topic: str
@@ -48,6 +50,6 @@ class TopicState:
         return self.paused_topic == self.topic
 
 
+@binding
 def topic_state(topics: Sequence[str] | None = None) -> Call[list[TopicState]]:
     """Say which topics are stopped, and by what: those given, or '*' and all with a policy or a breaker."""
-    return rows_call("topic_state", TopicState, topics=None if topics is None else list(topics))

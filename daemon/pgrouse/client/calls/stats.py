@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgrouse.client.call import Call, function_call, interval, rows_call, value, values
+from pgrouse.client.call import Call, binding, binding_of_values
 from pgrouse.config.duration import AnyDuration
 
 # Up to here `stats` counts the ready and the delayed messages of a topic; from here on their number is an estimate.
@@ -17,7 +17,11 @@ TOPIC_LIMIT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """A row of `messages.stats`."""
+    """A row of `messages.stats`.
+
+    Attributes:
+        handled: whether a running worker handles the topic.
+    """
 
     topic: str
     ready: int
@@ -72,41 +76,37 @@ class ThroughputBar:
     wake_p99_s: float | None
 
 
+@binding
 def stats(
     bound: int | None = None, topics: Sequence[str] | None = None, limit: int | None = None
 ) -> Call[list[TopicStats]]:
     """Count the messages of each topic: with `COUNT_BOUND` and `TOPIC_LIMIT` unless given otherwise."""
-    return rows_call("stats", TopicStats, bound=bound, topics=_listed(topics), limit=limit)
 
 
+@binding_of_values
 def list_topics(
     after: str | None = None, limit: int | None = None, topics: Sequence[str] | None = None
 ) -> Call[list[str]]:
     """List the topics that `stats` counts, page by page."""
-    return function_call("list_topics", values, after=after, limit=limit, topics=_listed(topics))
 
 
-def _listed(topics: Sequence[str] | None) -> list[str] | None:
-    return None if topics is None else list(topics)
-
-
+@binding
 def latency(since: AnyDuration | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
     """Return how long messages waited and handlers ran."""
-    return rows_call("latency", TopicLatency, since=interval(since, "since"), topic=topic)
 
 
+@binding
 def throughput(
     since: AnyDuration | None = None, topic: str | None = None, bars: int | None = None, worker: str | None = None
 ) -> Call[list[ThroughputBar]]:
     """Return how many attempts ended over time, and how."""
-    return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars, worker=worker)
 
 
+@binding_of_values
 def unhandled_topics(limit: int | None = None) -> Call[list[str]]:
     """List the topics with waiting messages and no worker."""
-    return function_call("unhandled_topics", values, limit=limit)
 
 
+@binding
 def record_measures(name: str, report: int, measures: str) -> Call[bool | None]:
     """Record what a worker measured; return whether the report is recorded, None = send it again later."""
-    return function_call("record_measures", value, name=name, report=report, measures=measures)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, bigints, first, function_call, nothing, rows_call, value, values
+from pgrouse.client.call import Call, binding, binding_of_values
 
 # The same as wait_for_many without a time, for one message, as a `Statement` for every driver. The time is a number of
 # microseconds since 1970: drivers convert times in ways of their own.
@@ -41,51 +41,51 @@ class StateOfMessage:
     archived_at: datetime | None
 
 
+@binding
 def arm(worker: str, topics: Sequence[str], look_in: timedelta) -> Call[None]:
     """Announce that a worker sleeps."""
-    return function_call("arm", nothing, worker=worker, topics=list(topics), look_in=look_in)
 
 
+@binding
 def disarm(worker: str) -> Call[None]:
     """Announce that a worker is awake."""
-    return function_call("disarm", nothing, worker=worker)
 
 
+@binding
 def lower_armed_until() -> Call[bool]:
     """Lower the time until which publishes look for sleepers; return whether it was lowered."""
-    return function_call("lower_armed_until", value)
 
 
+@binding
 def draw_xid() -> Call[int]:
     """Return the id of this transaction."""
-    return function_call("draw_xid", value)
 
 
+@binding
 def oldest_running_xid() -> Call[int]:
     """Return the oldest transaction that still runs: all below it have ended."""
-    return function_call("oldest_running_xid", value)
 
 
+@binding
 def next_due(topics: Sequence[str], held_back: str | None = None) -> Call[timedelta | None]:
     """Return how long it is until a message is due, at most 0 if one is; None = none waits for a time."""
-    return function_call("next_due", value, topics=list(topics), held_back=held_back)
 
 
+@binding_of_values
 def ready_topics(topics: Sequence[str]) -> Call[list[str]]:
     """List the topics in which a message is due."""
-    return function_call("ready_topics", values, topics=list(topics))
 
 
+@binding
 def wait_for(id: int, for_: timedelta | None = None) -> Call[EndOfMessage | None]:
     """Return how a message ended, or register that its end is waited for; None = there is no such message."""
-    return first(rows_call("wait_for", EndOfMessage, id=id, for_=for_))
 
 
+@binding
 def wait_for_many(ids: Sequence[int], for_: timedelta | None = None) -> Call[list[StateOfMessage]]:
     """Return for each message whether and how it ended."""
-    return rows_call("wait_for_many", StateOfMessage, ids=bigints(ids), for_=for_)
 
 
+@binding
 def notify(channel: str, payloads: Sequence[str]) -> Call[bool]:
     """Send notifications; return False if the server has no room for them."""
-    return function_call("notify", value, channel=channel, payloads=list(payloads))

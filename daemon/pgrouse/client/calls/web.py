@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgrouse.client.call import Call, first, function_call, interval, nothing, rows_call, value
+from pgrouse.client.call import Call, binding
 from pgrouse.config.duration import AnyDuration
 
 
@@ -26,6 +26,7 @@ class SavedAnswer:
     answer: str
 
 
+@binding
 def add_token(
     name: str,
     digest: bytes,
@@ -34,47 +35,38 @@ def add_token(
     expires: AnyDuration | None = None,
 ) -> Call[None]:
     """Add a token, by the SHA-256 of its secret."""
-    return function_call(
-        "add_token",
-        nothing,
-        name=name,
-        digest=digest,
-        roles=list(roles),
-        topics=None if topics is None else list(topics),
-        expires=interval(expires, "expires"),
-    )
 
 
+@binding
 def revoke_token(name: str) -> Call[bool]:
     """Revoke a token and end its sessions; return whether it was valid."""
-    return function_call("revoke_token", value, name=name)
 
 
+@binding
 def check_token(digest: bytes) -> Call[TokenHolder | None]:
     """Look up a token; None = it is not valid."""
-    return first(rows_call("check_token", TokenHolder, digest=digest))
 
 
+@binding
 def open_session(token: bytes, digest: bytes, for_: AnyDuration) -> Call[bool]:
     """Open a session; return whether its token is valid."""
-    return function_call("open_session", value, token=token, digest=digest, for_=interval(for_, "for"))
 
 
+@binding
 def check_session(digest: bytes) -> Call[TokenHolder | None]:
     """Look up a session; None = it is not valid."""
-    return first(rows_call("check_session", TokenHolder, digest=digest))
 
 
+@binding
 def close_session(digest: bytes) -> Call[bool]:
     """End a session; return whether there was one."""
-    return function_call("close_session", value, digest=digest)
 
 
+@binding
 def begin_request(caller: str, key: str, digest: bytes) -> Call[SavedAnswer | None]:
     """Begin a request that is executed only once; return the answer if it was answered before."""
-    return first(rows_call("begin_request", SavedAnswer, caller=caller, key=key, digest=digest))
 
 
+@binding
 def end_request(caller: str, key: str, status: int, answer: str) -> Call[None]:
     """Store the answer of a request."""
-    return function_call("end_request", nothing, caller=caller, key=key, status=status, answer=answer)

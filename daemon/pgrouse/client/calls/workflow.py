@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgrouse.client.call import Call, bigints, function_call, rows_call, value
+from pgrouse.client.call import Call, binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class EndedPredecessor:
     error: str | None
 
 
+@binding
 def predecessors(id: int, claim_id: int) -> Call[list[EndedPredecessor]]:
     """Return how the messages ended after which a message was published; no row = its lock was lost."""
-    return rows_call("predecessors", EndedPredecessor, id=id, claim_id=claim_id)
 
 
+@binding
 def workflow(id: int) -> Call[list[Neighbour]]:
     """List the predecessors and successors of a message."""
-    return rows_call("workflow", Neighbour, id=id)
 
 
+@binding
 def unblock(ids: Sequence[int]) -> Call[list[int]]:
     """Release blocked messages; return their ids."""
-    return function_call("unblock", value, ids=bigints(ids))

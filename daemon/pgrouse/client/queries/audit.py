@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from pydantic_core import from_json
-
-from pgrouse.client.call import Call, Rows, query_call, values
+from pgrouse.client.call import Call, Rows, decoded, query_call, values
 
 ACTIONS = "SELECT a.* FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807)"
 LATEST = f"{ACTIONS} ORDER BY a.id DESC LIMIT %(most_read)s"
@@ -38,6 +35,7 @@ class AuditedAction:
     """One action of an operator.
 
     Attributes:
+        id: the number of the entry.
         db_user: the role of the server that the actor used.
         detail_json: old and new values, the reason, and what else belongs to the action.
     """
@@ -51,11 +49,7 @@ class AuditedAction:
     target: str | None
     detail_json: str
 
-    @property
-    def detail(self) -> dict[str, Any]:
-        """Old and new values, the reason, and what else belongs to the action."""
-        detail: dict[str, Any] = from_json(self.detail_json)
-        return detail
+    detail = decoded("detail_json")
 
 
 def find_actions(

@@ -29,9 +29,12 @@ class Channel:
     """A channel with settings or a pause of its own.
 
     Attributes:
-        concurrency, min_interval: None = as the policy of its topic says.
-        paused: by a pause of its own.
-        resume_at: when that ends by itself; None = it is not paused, or until it is resumed.
+        concurrency: how many messages run at once at most; None = as the policy of its topic says.
+        min_interval: the time between two messages at least; in JSON, in seconds; None = as the policy of its topic says.
+        paused: whether it is paused by a pause of its own.
+        paused_by: the user who paused it; None: it is not paused.
+        paused_reason: why it is paused; None: it is not, or no reason was given.
+        resume_at: when its pause ends by itself; None: it is not paused, or until it is resumed.
     """
 
     channel: str

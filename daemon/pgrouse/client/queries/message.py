@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from pydantic_core import from_json
-
-from pgrouse.client.call import Call, Rows, first, query_call, select_call
+from pgrouse.client.call import Call, Rows, decoded, first, query_call, select_call
+from pgrouse.client.calls.search import ListedMessage
 
 Columns = Mapping[str, tuple[str, str]]
 
@@ -108,22 +107,7 @@ BRANCHES = (
     "m.claim_id IS NULL AND m.channel IS NULL",
     "m.claim_id IS NULL AND m.channel IS NOT NULL",
 )
-LISTED = {
-    name: COLUMNS[name]
-    for name in (
-        "topic",
-        "channel",
-        "key",
-        "priority",
-        "state",
-        "attempts",
-        "created_at",
-        "available_at",
-        "worker",
-        "lock_expires_at",
-        "archived_at",
-    )
-}
+LISTED = {name: COLUMNS[name] for name in ListedMessage.__dataclass_fields__ if name != "id"}
 LIVE = " UNION ALL ".join(
     f"""
   (SELECT m.id, {_select(LISTED, 0)}
@@ -171,30 +155,26 @@ HEADERS = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class MessageRecord:
+class MessageRecord(ListedMessage):
     """All that is known of a message. What is about contents is None for those who may not read them.
 
     Attributes:
-        state: ready, delayed, retrying or running; of a message that ended, its result.
-        worker: which one has it, or had it last.
-        history_json: the ended attempts; those with `_json` are decoded by properties of the same name without it.
+        runs: how often a handler began with it, attempts that were handed back included.
+        locked_at: when the last attempt claimed it.
+        redriven_from: the dead message that it was redriven from.
+        error_fingerprint: equal for similar errors.
+        history_json: the attempts that ended before the last one; those with `_json` are decoded by properties of the same name without it.
+        redriven_as: the message that it was redriven as.
+        expires_at: when it expires if no attempt has begun.
+        max_attempts: its own limit; None: the topic's.
+        original_topic: the topic that it died in, if it is a dead letter.
         state_kept_json: the checkpoint of its handler.
+        progress_json: what its handler last said of its progress.
+        output_json: what its handler returned.
     """
 
-    id: int
-    topic: str
-    state: str
-    channel: str | None
-    key: str | None
-    priority: int
-    created_at: datetime
-    available_at: datetime
-    attempts: int
     runs: int
-    worker: str | None
     locked_at: datetime | None
-    lock_expires_at: datetime | None
-    archived_at: datetime | None
     redriven_from: int | None
     error_fingerprint: str | None
     history_json: str | None
@@ -210,53 +190,12 @@ class MessageRecord:
     payload_json: str | None = None
     body: bytes | None = None
 
-    @property
-    def history(self) -> Any:
-        """The ended attempts."""
-        return _decoded(self.history_json)
-
-    @property
-    def headers(self) -> Any:
-        """The headers."""
-        return _decoded(self.headers_json)
-
-    @property
-    def state_kept(self) -> Any:
-        """The checkpoint of its handler."""
-        return _decoded(self.state_kept_json)
-
-    @property
-    def progress(self) -> Any:
-        """The progress that its handler noted."""
-        return _decoded(self.progress_json)
-
-    @property
-    def output(self) -> Any:
-        """What its handler returned."""
-        return _decoded(self.output_json)
-
-    @property
-    def payload(self) -> Any:
-        """The payload."""
-        return _decoded(self.payload_json)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedMessage:
-    """A message of a list. Attributes as of MessageRecord."""
-
-    id: int
-    topic: str
-    channel: str | None
-    key: str | None
-    priority: int
-    state: str
-    attempts: int
-    created_at: datetime
-    available_at: datetime
-    worker: str | None
-    lock_expires_at: datetime | None
-    archived_at: datetime | None
+    history = decoded("history_json")
+    headers = decoded("headers_json")
+    state_kept = decoded("state_kept_json")
+    progress = decoded("progress_json")
+    output = decoded("output_json")
+    payload = decoded("payload_json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +228,6 @@ class StoredStep:
     attempt: int
     kept_at: datetime
     result: str
-
-
-def _decoded(text: str | None) -> Any:
-    return None if text is None else from_json(text)
 
 
 def find_message(message_id: int) -> Call[MessageRecord | None]:

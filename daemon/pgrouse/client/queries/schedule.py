@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
-from pydantic_core import from_json
-
-from pgrouse.client.call import Call, Rows, first, nothing, select_call, values
+from pgrouse.client.call import Call, Rows, decoded, first, nothing, select_call, values
 from pgrouse.config.duration import AnyDuration
 
 LOCAL_TIMES = b"""
@@ -50,8 +48,22 @@ class ScheduleSummary:
     """A schedule and what it did, without the payload and the headers of its messages.
 
     Attributes:
+        name: the name of the schedule.
+        topic: the topic that it publishes to.
+        jitter: each message is delayed by a random time up to this; in JSON, in seconds.
+        missed: what happens with ticks that were missed: skip, once or all.
+        state: on, paused, failing (its last tick published nothing because of an error) or over (it has no next tick).
+        paused_by: the operator who paused it.
+        paused_reason: why it is paused.
+        next_tick: None: no tick will come.
+        last_fired_at: when it last published.
+        last_message_id: the message that it last published.
+        last_error: why the last tick published nothing.
+        failed_at: when a tick last published nothing because of an error.
+        failures: how many ticks failed, one after the other.
+        retry_at: when a tick that failed is tried again.
+        created_by: the operator who added it.
         declared_by: the file, module or application whose configuration has it; None = it was made by hand.
-        state: on, paused, failing or over (it has no next tick).
     """
 
     name: str
@@ -86,22 +98,15 @@ class Schedule(ScheduleSummary):
     """A schedule, and what it did.
 
     Attributes:
-        payload_json: of each message.
-        headers_json: of each message.
+        payload_json: the payload of each message.
+        headers_json: the headers of each message.
     """
 
     payload_json: str
     headers_json: str | None
 
-    @property
-    def payload(self) -> Any:
-        """The payload of each message."""
-        return from_json(self.payload_json)
-
-    @property
-    def headers(self) -> Any:
-        """The headers of each message."""
-        return None if self.headers_json is None else from_json(self.headers_json)
+    payload = decoded("payload_json")
+    headers = decoded("headers_json")
 
 
 @dataclass(frozen=True, slots=True)

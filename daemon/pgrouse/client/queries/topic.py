@@ -47,7 +47,12 @@ WAITING = b"""
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topic `subscriber` gets a copy of what is published to `topic`."""
+    """The topic `subscriber` gets a copy of what is published to `topic`.
+
+    Attributes:
+        created_at: when it was added; in JSON, in ISO 8601.
+        created_by: the user who added it.
+    """
 
     topic: str
     subscriber: str

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from pydantic_core import from_json
-
-from pgrouse.client.call import Call, first, query_call, select_call, values
+from pgrouse.client.call import Call, decoded, first, query_call, select_call, values
 
 # The claim loops of a daemon claim under its name and their number.
 WORKER = (
@@ -52,12 +49,15 @@ class RegisteredWorker:
     """A worker of the last hour.
 
     Attributes:
-        status_json: what it last reported.
-        kind: daemon or http.
+        topics: the topics that it handles.
         concurrency: how many handlers it runs at once; over HTTP, how many messages it last asked for.
-        configured_concurrency: the same before it was scaled.
-        state: working, draining, stopping, silent (a daemon that died, hangs or is disconnected) or gone (over HTTP: it
-            has stopped claiming).
+        status_json: what it last reported.
+        kind: daemon; or http, a worker known by its claims.
+        drain_asked_at: when it was asked to drain; None: it was not.
+        drain_asked_by: who asked it to drain.
+        configured_concurrency: how many handlers it ran at once before it was scaled.
+        state: working, draining, stopping, silent (a daemon not seen for 30 seconds: it died, hangs or is disconnected) or gone (over HTTP,
+            not seen for two minutes: it has stopped claiming).
         up: how long ago it started.
         age: how long ago it was last seen.
     """
@@ -79,11 +79,7 @@ class RegisteredWorker:
     up: timedelta
     age: timedelta
 
-    @property
-    def status(self) -> dict[str, Any]:
-        """What it last reported."""
-        status: dict[str, Any] = from_json(self.status_json)
-        return status
+    status = decoded("status_json")
 
     @property
     def alive(self) -> bool:
