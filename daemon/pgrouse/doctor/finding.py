@@ -22,7 +22,7 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        code: what was checked, for programs: one of `CODES`.
+        code: what was checked, for programs.
         level: ok, warn or fail.
         what: the state, in words.
         fix: the statement, setting or command that fixes it; None if there is nothing to fix.

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.web.access.caller import Role
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.problem import Problem
 
 router = APIRouter(include_in_schema=False)
@@ -38,7 +38,7 @@ async def metrics(request: Request) -> Response:
         ) from error
     try:
         async with asyncio.timeout(ANSWER_S):
-            caller = await require_role(Role.VIEWER)(request)
+            caller = await RequireRole(Role.VIEWER)(request)
             async with request.app.state.db.read() as conn:
                 found = await queue_metrics.read_queue_metrics(conn, caller.topics)
     except (psycopg.OperationalError, TimeoutError):

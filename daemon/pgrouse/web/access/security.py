@@ -9,12 +9,11 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import psycopg
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -404,7 +403,6 @@ class RequireRole:
         return caller
 
 
-@lru_cache
 async def identify(request: Request) -> None:
     """Find out who the caller is, if that is possible: then a page that anyone may see has its navigation."""
     if not hasattr(request.state, "caller"):
@@ -412,9 +410,11 @@ async def identify(request: Request) -> None:
             request.state.caller = await request.app.state.authenticator.caller(request)
 
 
-def require_role(role: Role) -> RequireRole:
-    """Return the dependency that requires a role: `caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]`."""
-    return RequireRole(role)
+# The caller of a route that requires a role.
+Viewer = Annotated[Caller, Depends(RequireRole(Role.VIEWER))]
+Publisher = Annotated[Caller, Depends(RequireRole(Role.PUBLISHER))]
+Worker = Annotated[Caller, Depends(RequireRole(Role.WORKER))]
+Operator = Annotated[Caller, Depends(RequireRole(Role.OPERATOR))]
 
 
 def check_permission(caller: Caller, role: Role, topic: str | None = None) -> None:

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from psycopg_pool import PoolTimeout, TooManyRequests
 from starlette.responses import Response, StreamingResponse
 
@@ -27,9 +27,9 @@ from pgrouse import events
 from pgrouse.config.dsn import redact
 from pgrouse.event_logger import log
 from pgrouse.process import loop
-from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import DatabasePool
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.security import Viewer
 from pgrouse.web.http.base_path import base_path, with_base_in_page
 from pgrouse.web.http.problem import Problem, is_disconnect
 from pgrouse.web.live.change_listener import ChangeListener
@@ -341,9 +341,7 @@ async def _is_still_allowed(request: Request, before: Caller) -> bool:
 
 
 @router.get("/live/{name}")
-async def live(
-    request: Request, name: str, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))], subject: str = ""
-) -> Response:
+async def live(request: Request, name: str, caller: Viewer, subject: str = "") -> Response:
     """Stream what changes in a view."""
     live_updates: LiveUpdates = request.app.state.live_updates
     if name not in live_updates.views:

@@ -8,7 +8,7 @@ its parts. The page has the part inside an element with the part's id; nothing e
     VIEW = View("overview", read_context, parts=("waiting",))
 
     @router.get("/")
-    async def overview(request: Request, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]) -> Response:
+    async def overview(request: Request, caller: Viewer) -> Response:
         return await view.show(request, caller, VIEW)
 
 `read` reads what the page shows, in one transaction that only reads; templates see what it returns, and `caller`.

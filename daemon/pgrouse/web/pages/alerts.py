@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -12,7 +12,7 @@ from pgrouse.client.calls import alert
 from pgrouse.client.queries.alert import find_incidents, find_sinks
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, read_rows
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.problems import KINDS
 from pgrouse.web.page.silence import add_silence, end_silence, read_silences
@@ -27,8 +27,6 @@ ALL = "all"
 STATE_KINDS = {"firing": "bad", "resolved": "good", "silenced": "", "over": ""}
 SINK_KINDS = {"ok": "good", "failing": "bad", "no deliverer": "bad"}
 SILENCED_KINDS = [("", "any kind"), *((kind, kind.replace("_", " ")) for kind in ("dead_message", *KINDS))]
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Text = Annotated[str, Form(max_length=300)]
 
 

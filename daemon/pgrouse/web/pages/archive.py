@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -13,14 +13,12 @@ from pgrouse.client.calls.export import delete_export, list_exports
 from pgrouse.client.queries.archive import archive_days, retentions
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 MAX_DAYS = 100
 

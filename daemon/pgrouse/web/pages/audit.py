@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.audit import end_of_latest, find_actions, known_actions
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.caller import Caller
+from pgrouse.web.access.security import Viewer
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page.audit_detail import detail_lines
 from pgrouse.web.page.page import render
@@ -20,7 +20,6 @@ from pgrouse.web.search import search
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 PAGE_SIZE = 50
 # A page looks through at most this many actions, whatever the filters.

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.security import Operator
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import bulk_actions
 from pgrouse.web.page.bulk_actions import BulkAction
@@ -27,7 +26,6 @@ router = APIRouter(include_in_schema=False)
 
 MAX_SELECTED = 500
 MAX_REASON_CHARS = 1000
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 
 @router.get("/messages/preview")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -16,7 +16,7 @@ from pgrouse.client.calls import dead as calls
 from pgrouse.client.dead_bound import bound_of_a_topic
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import bulk_actions, view
 from pgrouse.web.page.page import render
@@ -28,8 +28,6 @@ from pgrouse.web.search.dead_filter import RANGES, DeadFilter
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 BARS = 24
 MAX_GROUPS = 100

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.caller import Role
+from pgrouse.web.access.security import Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
 from pgrouse.web.page.page import render
 
 router = APIRouter(include_in_schema=False)
-
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 
 @router.get("/doctor")

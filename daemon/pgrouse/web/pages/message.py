@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse import jsonb
@@ -18,7 +18,7 @@ from pgrouse.errors import InvalidMessage
 from pgrouse.web.access import fan_out
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import message_detail, view
 from pgrouse.web.page.json_view import pretty
@@ -27,8 +27,6 @@ from pgrouse.web.page.view import View
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Reason = Annotated[str, Form(max_length=1000)]
 
 # The text for each result of an action, as the query string of the page names it.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.security import Viewer
 from pgrouse.web.charts.message_charts import read_message_charts
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import bulk_actions
@@ -51,7 +51,6 @@ SORTS = [
     ("topic", "topic"),
     ("worker", "worker"),
 ]
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:

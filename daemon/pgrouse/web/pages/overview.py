@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.client.call import run_async
@@ -19,7 +19,7 @@ from pgrouse.client.queries.measure import measured_times
 from pgrouse.client.queries.worker import count_workers
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.charts.grouped_charts import read_topic_charts, read_worker_charts
 from pgrouse.web.charts.result_charts import MIN_BAR_S, RESULTS, count_results, read_bars, result_charts
 from pgrouse.web.http.problem import Problem
@@ -125,7 +125,7 @@ VIEW = View(
 @router.get("/")
 async def overview(
     request: Request,
-    caller: Annotated[Caller, Depends(require_role(Role.VIEWER))],
+    caller: Viewer,
     of: str = "1h",
     by: str = "",
 ) -> Response:
@@ -134,7 +134,7 @@ async def overview(
 
 
 @router.get("/problems/count")
-async def count_problems(request: Request, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]) -> Response:
+async def count_problems(request: Request, caller: Viewer) -> Response:
     """Return the number of problems, for the navigation of a page that is not live."""
     async with request.app.state.db.read() as conn:
         problems = await read_problems(conn, caller)
@@ -142,9 +142,7 @@ async def count_problems(request: Request, caller: Annotated[Caller, Depends(req
 
 
 @router.post("/maintenance")
-async def run_maintenance(
-    request: Request, caller: Annotated[Caller, Depends(require_role(Role.OPERATOR))]
-) -> Response:
+async def run_maintenance(request: Request, caller: Operator) -> Response:
     """Run all maintenance tasks now."""
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
@@ -154,7 +152,7 @@ async def run_maintenance(
 
 
 @router.get("/search")
-async def search(caller: Annotated[Caller, Depends(require_role(Role.VIEWER))], q: str = "") -> Response:
+async def search(caller: Viewer, q: str = "") -> Response:
     """Lead to a message by its id, else to the topics whose name has this in it."""
     found = q.strip()[:200]
     number = found.removeprefix("#")

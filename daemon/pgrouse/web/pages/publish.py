@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
@@ -14,7 +14,7 @@ from pgrouse.errors import InvalidMessage, PgrouseError
 from pgrouse.publishing.new_message import NewMessage, to_columns
 from pgrouse.publishing.publish import publish_columns
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Publisher, check_permission
 from pgrouse.web.http.problem import Problem, to_problem
 from pgrouse.web.page.page import render
 from pgrouse.web.search.topic_counts import read_topic_counts
@@ -22,7 +22,6 @@ from pgrouse.web.v1.publish import PublishRequest
 
 router = APIRouter(include_in_schema=False)
 
-Publisher = Annotated[Caller, Depends(require_role(Role.PUBLISHER))]
 FIELDS = ("topic", "payload", "key", "channel", "priority", "delay", "headers")
 MAX_CHARS = 1_000_000
 SERVER_ERROR = 500

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import psycopg
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -20,7 +20,7 @@ from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
 from pgrouse.web.page.page import render
@@ -33,8 +33,6 @@ router = APIRouter(include_in_schema=False)
 MAX_ROWS = 500
 NEXT = 5
 RUNS = 25
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Text = Annotated[str, Form(max_length=200)]
 
 # Longer payloads and headers are not shown whole, and such a payload is not edited here.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -16,15 +16,13 @@ from pgrouse.client.calls.web import revoke_token
 from pgrouse.client.queries.token import find_tokens
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, read_rows
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
 STATE_KINDS = {"good": "good", "expired": "warn", "revoked": ""}
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:

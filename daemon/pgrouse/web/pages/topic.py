@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import psycopg
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
@@ -36,7 +36,7 @@ from pgrouse.client.queries.topic import (
 from pgrouse.config.topic_policy import DEFAULTS, show
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.charts.result_charts import count_results, result_charts
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import policy_form, view
@@ -52,8 +52,6 @@ LIMITS = (
     *("max_concurrency", "dequeue_rate", "publish_rate", "max_depth"),
     *("channel_concurrency", "channel_min_interval", "ordered"),
 )
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Name = Annotated[str, Form(max_length=300)]
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -18,7 +18,7 @@ from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
-from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.charts.chart import spark
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page import view
@@ -30,8 +30,6 @@ from pgrouse.web.search.topic_counts import read_topic_counts
 router = APIRouter(include_in_schema=False)
 
 MAX_ROWS = 200
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 # The last five minutes are the rate.
 RATE_MINUTES = 5

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -15,7 +15,7 @@ from pgrouse.client.queries.worker import armed_workers, find_held, find_worker,
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row
 from pgrouse.web.access.registered_worker import check_operates
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page import message_detail, view
 from pgrouse.web.page.page import render
@@ -26,8 +26,6 @@ router = APIRouter(include_in_schema=False)
 MAX_ROWS = 200
 # The maximum number of messages in flight that are shown of one worker.
 MAX_SHOWN = 5
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "warn", "gone": ""}
 LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "warn"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -15,10 +14,9 @@ from pgrouse.client.calls import dead as calls
 from pgrouse.client.queries.dead import dead_details, origins_of
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, read_rows
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.message import own_messages
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
@@ -29,13 +27,13 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Timestamp,
-    TimestampText,
     Topic,
     Wait,
     example,
 )
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1/dead", tags=["dead"], route_class=StrictRoute)
 
@@ -43,77 +41,38 @@ Result = Annotated[str, Field(pattern="^(rejected|failed|lock_expired|expired)$"
 Fingerprint = Annotated[str, Field(max_length=100, pattern="^[0-9a-f]+$")]
 
 
+@members_of(calls.FoundDeadMessage)
 class ListedDeadMessage(ResponseModel):
     """A dead message."""
 
-    id: int
-    topic: str
-    result: str
+    model_config = example(error="ValueError: bad price", error_fingerprint="8c1f0b6a2d9e4f75")
+
     error: str | None
     """The error of the last attempt."""
-    error_fingerprint: str | None
-    archived_at: TimestampText
 
 
 class DeadMessagePage(ResponseModel):
     """A page of dead messages, oldest first."""
 
-    model_config = example(
-        messages=[
-            {
-                "id": 7,
-                "topic": "orders.created",
-                "result": "failed",
-                "error": "ValueError: bad price",
-                "error_fingerprint": "8c1f0b6a2d9e4f75",
-                "archived_at": "2027-01-31T08:00:00+00:00",
-            }
-        ],
-        next=None,
-    )
-
     messages: list[ListedDeadMessage]
     next: str | None
 
 
+@members_of(calls.DeadGroup)
 class DeadMessageGroup(ResponseModel):
     """Dead messages with the same topic, result and error fingerprint."""
 
-    topic: str
-    result: str
-    error_fingerprint: str | None
-    count: int
-    redriven: int
-    """How many of them were redriven since."""
-    first_seen: TimestampText
-    last_seen: TimestampText
-    sample_id: int
-    sample_error: str | None
-    trend: list[int]
-    """How many died in each of 24 equal parts of the period, oldest first."""
-    at_least: bool
+    model_config = example(
+        error_fingerprint="8c1f0b6a2d9e4f75",
+        count=12,
+        first_seen="2027-01-31T07:40:00+00:00",
+        sample_error="ValueError: bad price",
+        trend=[*[0] * 23, 12],
+    )
 
 
 class DeadMessageGroups(ResponseModel):
     """The groups of a period."""
-
-    model_config = example(
-        groups=[
-            {
-                "topic": "orders.created",
-                "result": "failed",
-                "error_fingerprint": "8c1f0b6a2d9e4f75",
-                "count": 12,
-                "redriven": 0,
-                "first_seen": "2027-01-31T07:40:00+00:00",
-                "last_seen": "2027-01-31T08:00:00+00:00",
-                "sample_id": 7,
-                "sample_error": "ValueError: bad price",
-                "trend": [*[0] * 23, 12],
-                "at_least": False,
-            }
-        ]
-    )
 
     groups: list[DeadMessageGroup]
 
@@ -131,19 +90,24 @@ class DeadMessageFilter(RequestModel):
     limit: int = Field(default=MAX_ITEMS, ge=1, le=10_000)
 
 
-class RedriveRequest(RequestModel):
-    """Which dead messages to redrive, by `ids` or by `filter`, and how."""
+class RedriveOptions(RequestModel):
+    """How to redrive."""
 
-    model_config = example(filter={"topic": "orders.created", "result": "failed"}, rate=10, dry_run=True)
-
-    ids: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_ITEMS)
-    filter: DeadMessageFilter | None = None
     rate: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
     """How many messages become available per second; all at once unless given."""
     delay: Wait | None = None
     """How long until the first message becomes available."""
     force: bool = False
     """Also redrive messages that have reached `max_redrives`."""
+
+
+class RedriveRequest(RedriveOptions):
+    """Which dead messages to redrive, by `ids` or by `filter`, and how."""
+
+    model_config = example(filter={"topic": "orders.created", "result": "failed"}, rate=10, dry_run=True)
+
+    ids: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_ITEMS)
+    filter: DeadMessageFilter | None = None
     dry_run: bool = False
     """Report the outcome for each message without changing anything."""
 
@@ -154,20 +118,15 @@ class RedriveRequest(RequestModel):
         return self
 
 
+@members_of(calls.Redriven)
 class RedriveOutcome(ResponseModel):
     """The outcome for one dead message."""
 
-    archived_id: int
-    message_id: int | None
-    """The id of the new message; null: there is none."""
-    outcome: str
-    """redriven, keyless (redriven without its key), superseded, redriven_before, too_often, too_large, or not_dead."""
+    model_config = example(message_id=31, outcome="redriven")
 
 
 class RedriveResult(ResponseModel):
     """The outcome for each dead message."""
-
-    model_config = example(dry_run=False, results=[{"archived_id": 7, "message_id": 31, "outcome": "redriven"}])
 
     dry_run: bool
     results: list[RedriveOutcome]
@@ -207,7 +166,7 @@ async def list_dead_messages(
         found = await _find(conn, caller, topic, limit, **filters)
         details = await run_async(conn, dead_details([(each.id, each.archived_at) for each in found]))
     errors = {each.id: each.error for each in details}
-    rows = [asdict(each) | {"error": errors[each.id]} for each in found if each.id in errors]
+    rows = [ListedDeadMessage.of(each, error=errors[each.id]) for each in found if each.id in errors]
     is_full = len(found) == limit
     return ApiResponse({"messages": rows, "next": cursor.encode("dead", found[-1].id) if is_full else None})
 
@@ -227,8 +186,8 @@ async def group_dead_messages(
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
     async with request.app.state.db.read() as conn:
-        rows = await read_rows(conn, calls.dead_groups(since or LOOK_BACK, topic, result))
-    return ApiResponse({"groups": [row for row in rows if caller.sees(row["topic"])]})
+        found = await run_async(conn, calls.dead_groups(since or LOOK_BACK, topic, result))
+    return ApiResponse({"groups": [DeadMessageGroup.of(each) for each in found if caller.sees(each.topic)]})
 
 
 @router.post("/redrive", response_model=RedriveResult, summary="Redrive dead messages")
@@ -253,35 +212,23 @@ async def redrive_dead_messages(request: Request, caller: Operator, body: Redriv
     return ApiResponse({"dry_run": body.dry_run, "results": rows})
 
 
-class RequeueRequest(RequestModel):
+class RequeueRequest(RedriveOptions):
     """Which copies in dead letter topics (`….dlq`) to requeue, and how."""
 
-    model_config = example(ids=[7, 8], rate=10)
+    model_config = example(rate=10)
 
     ids: list[Id] = Field(min_length=1, max_length=MAX_ITEMS)
-    rate: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
-    """How many messages become available per second; all at once unless given."""
-    delay: Wait | None = None
-    """How long until the first message becomes available."""
-    force: bool = False
-    """Also redrive messages that have reached `max_redrives`."""
 
 
+@members_of(calls.Requeued)
 class RequeueOutcome(ResponseModel):
     """The outcome for one copy."""
 
-    copy_id: int
-    archived_id: int | None
-    message_id: int | None
-    """The id of the new message; null: there is none."""
-    outcome: str
-    """As for a redrive; not_waiting: it is not a waiting copy."""
+    model_config = example(archived_id=7, message_id=31, outcome="redriven")
 
 
 class RequeueResult(ResponseModel):
     """The outcome for each copy."""
-
-    model_config = example(results=[{"copy_id": 9, "archived_id": 7, "message_id": 31, "outcome": "redriven"}])
 
     results: list[RequeueOutcome]
 

@@ -5,6 +5,9 @@ What a docstring of a model says comes before it.
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 AT = "in ISO 8601"
 TEXTS = {
     "action": "What was done, as `pause` and `redrive`.",
@@ -109,3 +112,57 @@ TEXTS = {
     "worker": "The worker that holds the message; null: none does.",
     "workers": "The workers.",
 }
+
+# The values of members in examples, where these do not differ.
+MOMENT = "2027-01-31T08:00:00+00:00"
+EXAMPLES: dict[str, Any] = {
+    "action": "pause",
+    "actor": "anna",
+    "added": True,
+    "all_topics": True,
+    "archived_id": 7,
+    "at": MOMENT,
+    "changes": ['topics."orders.created": max_attempts 3 -> 5'],
+    "channel": "customer-7",
+    "claim_id": 2057183900031095,
+    "code": "topic_paused",
+    "concurrency": 10,
+    "configured_concurrency": 10,
+    "copy_id": 9,
+    "count": 2,
+    "created_by": "ci",
+    "cron": "0 3 * * *",
+    "db_user": "anna",
+    "deleted": 1000,
+    "done": [7],
+    "draining": "host-1:4711",
+    "exact_below": 1000,
+    "handled": True,
+    "host": "host-1",
+    "id": 7,
+    "ids": [7, 8],
+    "kind": "daemon",
+    "level": "ok",
+    "missed": "once",
+    "missed_limit": 100,
+    "name": "host-1:4711",
+    "outcome": "inserted",
+    "pid": 4711,
+    "priority": 5,
+    "reason": "the topic is paused by anna: the relay is down",
+    "removed": "nightly",
+    "result": "failed",
+    "sample_id": 7,
+    "settled": [7],
+    "state": "ready",
+    "subscriber": "mail.send",
+    "task": "expire_locks",
+    "time_zone": "Europe/Berlin",
+    "topic": "orders.created",
+    "unchanged": [8],
+    "version": "0.1.0",
+    "was_paused": True,
+    "was_running": True,
+    "what": "pg_cron ticks each minute",
+}
+EXAMPLES_OF_TYPES = {bool: False, datetime: MOMENT, dict: {}, float: 0.0, int: 0, list: [], str: ""}

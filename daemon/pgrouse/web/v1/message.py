@@ -12,18 +12,17 @@ from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import operate
-from pgrouse.client.calls.explain import explain
-from pgrouse.client.calls.search import find_messages
-from pgrouse.client.queries.message import JSON_COLUMNS, read_message, topics_of
+from pgrouse.client.calls.explain import Reason, explain
+from pgrouse.client.calls.search import FoundMessage, find_messages
+from pgrouse.client.queries.message import JSON_COLUMNS, MessageRecord, read_message, topics_of
 from pgrouse.crypto import envelope
 from pgrouse.web.access import fan_out
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.search import header_filter
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     Cursor,
@@ -38,13 +37,13 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Timestamp,
-    TimestampText,
     Topic,
     example,
 )
 from pgrouse.web.v1.problem_responses import responses
-from pgrouse.web.v1.response import ApiResponse, encrypted, raw, with_raw
+from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1", tags=["messages"], route_class=StrictRoute)
 
@@ -53,165 +52,42 @@ RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelle
 State = Annotated[str, Field(pattern=f"^({'|'.join((*STATES, *RESULTS))})$")]
 
 
+@members_of(FoundMessage, without=("error", "error_fingerprint", "preview"))
 class MessageSummary(ResponseModel):
     """A message in a list."""
 
-    model_config = example(
-        id=7,
-        topic="orders.created",
-        channel=None,
-        key="order-7",
-        priority=5,
-        state="ready",
-        attempts=0,
-        created_at="2027-01-31T08:00:00+00:00",
-        available_at="2027-01-31T08:00:00+00:00",
-        worker=None,
-    )
-
-    id: int
-    topic: str
-    channel: str | None
-    key: str | None
-    priority: int
-    state: str
-    """ready, delayed, retrying or running; of a message that ended, its result."""
-    attempts: int
-    created_at: TimestampText
-    available_at: TimestampText
-    worker: str | None
+    model_config = example(key="order-7")
 
 
 class MessagePage(ResponseModel):
     """A page of messages. If no index supports the filters, it may be short or even empty while `next` has more."""
 
-    model_config = example(
-        messages=[
-            {
-                "id": 7,
-                "topic": "orders.created",
-                "channel": None,
-                "key": "order-7",
-                "priority": 5,
-                "state": "ready",
-                "attempts": 0,
-                "created_at": "2027-01-31T08:00:00+00:00",
-                "available_at": "2027-01-31T08:00:00+00:00",
-                "worker": None,
-            }
-        ],
-        next=None,
-    )
-
     messages: list[MessageSummary]
     next: str | None
 
 
+@members_of(MessageRecord)
 class MessageDetail(ResponseModel):
     """Everything that is known about a message."""
 
-    model_config = example(
-        id=7,
-        topic="orders.created",
-        state="ready",
-        channel=None,
-        key="order-7",
-        priority=5,
-        payload={"id": 7, "total": 9.5},
-        body=None,
-        encrypted=None,
-        headers=None,
-        created_at="2027-01-31T08:00:00+00:00",
-        available_at="2027-01-31T08:00:00+00:00",
-        expires_at=None,
-        attempts=0,
-        runs=0,
-        max_attempts=None,
-        worker=None,
-        locked_at=None,
-        lock_expires_at=None,
-        archived_at=None,
-        history=None,
-        state_kept=None,
-        progress=None,
-        output=None,
-        error=None,
-        error_fingerprint=None,
-        original_topic=None,
-        redriven_from=None,
-        redriven_as=None,
-    )
+    model_config = example(key="order-7", payload={"id": 7, "total": 9.5})
 
-    id: int
-    topic: str
-    state: str
-    """ready, delayed, retrying or running; of a message that ended, its result."""
-    channel: str | None
-    key: str | None
-    priority: int
-    payload: Any
-    body: str | None
-    """Bytes in Base64."""
     encrypted: EncryptedContent | None
     """Replaces payload and body of an encrypted message: the name of its key, and its size."""
     headers: dict[str, Any] | None
-    created_at: TimestampText
-    available_at: TimestampText
-    expires_at: TimestampText | None
-    """When it expires if no attempt has begun."""
-    attempts: int
-    runs: int
-    """How often a handler began with it, attempts that were handed back included."""
-    max_attempts: int | None
-    """Its own limit; null: the topic's."""
-    worker: str | None
-    """The worker that runs it, or ran it last."""
-    locked_at: TimestampText | None
-    """When the last attempt claimed it."""
-    lock_expires_at: TimestampText | None
-    """Until when the worker has it unless it extends the lock."""
-    archived_at: TimestampText | None
     history: list[dict[str, Any]] | None
     """The attempts that ended before the last one."""
-    state_kept: Any
-    """The checkpoint of its handler."""
-    progress: Any
-    """What its handler last said of its progress."""
-    output: Any
-    """What its handler returned."""
-    error: str | None
-    error_fingerprint: str | None
-    """Equal for similar errors."""
-    original_topic: str | None
-    """The topic that it died in, if it is a dead letter."""
-    redriven_from: int | None
-    """The dead message that it was redriven from."""
-    redriven_as: int | None
-    """The message that it was redriven as."""
 
 
+@members_of(Reason)
 class ExplainReason(ResponseModel):
     """A reason why the message is not running, or how it ended."""
 
-    code: str
-    reason: str
-    """The reason, for people."""
-    detail: Any
-    """The same for programs: limits, ids, times."""
+    model_config = example(detail={"paused_by": "anna"})
 
 
 class MessageExplanation(ResponseModel):
     """The reasons, most important first."""
-
-    model_config = example(
-        reasons=[
-            {
-                "code": "topic_paused",
-                "reason": "the topic is paused by anna: the relay is down",
-                "detail": {"paused_by": "anna"},
-            }
-        ]
-    )
 
     reasons: list[ExplainReason]
 
@@ -219,7 +95,7 @@ class MessageExplanation(ResponseModel):
 class MessageIdsWithReason(RequestModel):
     """Messages to act on, and why."""
 
-    model_config = example(ids=[7, 8], reason="sent twice")
+    model_config = example(reason="sent twice")
 
     ids: list[Id] = Field(min_length=1, max_length=MAX_ITEMS)
     reason: Text | None = None
@@ -229,15 +105,11 @@ class MessageIdsWithReason(RequestModel):
 class MessageIds(RequestModel):
     """Messages to act on."""
 
-    model_config = example(ids=[7, 8])
-
     ids: list[Id] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
 class ActionResult(ResponseModel):
     """Which messages were changed."""
-
-    model_config = example(done=[7], unchanged=[8])
 
     done: list[int]
     unchanged: list[int]
@@ -308,15 +180,10 @@ async def list_messages(
     )
     async with request.app.state.db.read() as conn:
         page = await run_async(conn, call)
-    found = [{name: getattr(each, name) for name in SUMMARY_COLUMNS} for each in page.messages]
     place = None if page.place is None else json.loads(page.place)
-    return ApiResponse({"messages": found, "next": cursor.encode("messages", place)})
-
-
-SUMMARY_COLUMNS = (
-    *("id", "topic", "channel", "key", "priority", "state", "attempts", "redrives", "created_at", "available_at"),
-    *("worker", "locked_at", "lock_expires_at", "archived_at"),
-)
+    return ApiResponse(
+        {"messages": list(map(MessageSummary.of, page.messages)), "next": cursor.encode("messages", place)}
+    )
 
 
 @router.get("/messages/{message_id}", response_model=MessageDetail, summary="Show a message", responses=responses(404))
@@ -366,12 +233,8 @@ async def explain_message(request: Request, caller: Viewer, message_id: PathId) 
     async with request.app.state.db.read() as conn:
         await _read_visible(conn, caller, message_id)
         reasons = await run_async(conn, explain(message_id))
-    shown = [
-        {"code": each.code, "reason": each.reason, "detail": raw(each.detail_json)}
-        for each in reasons
-        if fan_out.may_see_reason(caller, each.code, each.detail_json)
-    ]
-    return ApiResponse({"reasons": shown})
+    visible = [each for each in reasons if fan_out.may_see_reason(caller, each.code, each.detail_json)]
+    return ApiResponse({"reasons": list(map(ExplainReason.of, visible))})
 
 
 @router.post("/messages/cancel", response_model=ActionResult, summary="Cancel messages")

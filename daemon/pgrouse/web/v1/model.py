@@ -54,6 +54,16 @@ def example(**members: Any) -> ConfigDict:
 class ResponseModel(DescribedModel):
     """A response body. Later versions may add members."""
 
+    @classmethod
+    def of(cls, row: Any, **more: Any) -> dict[str, Any]:
+        """Return the members that are columns of a row, and more. JSON of the database stays text."""
+        return {name: more[name] if name in more else _column(row, name) for name in cls.model_fields}
+
+
+def _column(row: Any, name: str) -> Any:
+    text = getattr(row, f"{name}_json", row)
+    return getattr(row, name) if text is row else text and Raw(text)
+
 
 def _plain(text: str) -> str:
     if "\x00" in text or any("\ud800" <= each <= "\udfff" for each in text):
@@ -63,6 +73,8 @@ def _plain(text: str) -> str:
 
 class EncryptedContent(ResponseModel):
     """What is known about encrypted contents."""
+
+    model_config = example(key="orders-2027", bytes=120)
 
     key: str
     """The name of the key."""

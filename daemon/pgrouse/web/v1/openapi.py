@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from pgrouse.web.http.base_path import base_path
-from pgrouse.web.v1.member_texts import TEXTS
+from pgrouse.web.v1.member_texts import EXAMPLES, EXAMPLES_OF_TYPES, TEXTS
 from pgrouse.web.v1.model import ProblemDetails, RequestModel, ResponseModel
 from pgrouse.web.v1.problem_responses import add_problem_responses, shared_responses
 from pgrouse.web.v1.publish import PublishBatchRequest, PublishRequest
@@ -111,10 +111,31 @@ def _schemas(generated: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restore_examples(schemas: dict[str, Any]) -> None:
-    """Set the examples again: get_openapi leaves out what is null in them."""
+    """Set the examples: get_openapi leaves out what is null in them."""
     for model in _models(RequestModel, ResponseModel):
-        if model.__name__ in schemas and (extra := model.model_config.get("json_schema_extra")):
-            schemas[model.__name__] |= extra
+        if model.__name__ in schemas and model not in HAND_WRITTEN and (made := _example(model)):
+            schemas[model.__name__]["examples"] = [made]
+
+
+def _example(model: type[BaseModel]) -> dict[str, Any]:
+    """Return an example: what the model says of some members, and what the names of the others have everywhere."""
+    given: dict[str, Any] = {}
+    for base in reversed(model.__mro__):
+        given |= getattr(base, "model_config", {}).get("json_schema_extra", {"examples": [{}]})["examples"][0]
+    return {
+        name: given[name] if name in given else _example_of(name, field.annotation)
+        for name, field in model.model_fields.items()
+        if name in given or field.is_required()
+    }
+
+
+def _example_of(name: str, type_: Any) -> Any:
+    kinds = get_args(type_) or (type_,)
+    if type(None) in kinds:
+        return None
+    if isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel):
+        return [_example(kinds[0])]
+    return EXAMPLES.get(name, EXAMPLES_OF_TYPES.get(get_origin(type_) or type_))
 
 
 def _tell_default(member: dict[str, Any]) -> None:

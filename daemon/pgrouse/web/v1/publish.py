@@ -28,10 +28,9 @@ from pgrouse.publishing.publish import publish_columns
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.security import Publisher, check_permission
 from pgrouse.web.background.publish_batcher import LARGE_CHARS
 from pgrouse.web.http.problem import Problem
-from pgrouse.web.v1.caller import Publisher
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     Base64,
@@ -118,7 +117,7 @@ class PublishBatchRequest(RequestModel):
 class PublishResult(ResponseModel):
     """The outcome of publishing one message."""
 
-    model_config = example(id=7, outcome="inserted")
+    model_config = example(id=7)
 
     id: int | None
     """The id of the message, or of the one that already had its key; null if it was dropped."""

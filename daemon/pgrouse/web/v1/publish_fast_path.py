@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.security import require_role
+from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.base_path import route_path
 from pgrouse.web.http.problem import to_problem
 from pgrouse.web.v1 import publish
@@ -35,7 +35,7 @@ def with_publish_fast_path(app: FastAPI) -> ASGIApp:
         scope["app"] = app
         request = Request(scope, receive)
         try:
-            response = await route(request, await require_role(Role.PUBLISHER)(request))
+            response = await route(request, await RequireRole(Role.PUBLISHER)(request))
         except Exception as error:  # noqa: BLE001 - as the framework does; it is logged
             response = to_problem(error).response()
         await response(scope, receive, send)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
@@ -18,10 +17,9 @@ from pgrouse.client.queries.schedule import Schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     Cursor,
     Json,
@@ -31,17 +29,16 @@ from pgrouse.web.v1.model import (
     RequestModel,
     ResponseModel,
     Text,
-    TimestampText,
     Topic,
     Wait,
     example,
 )
 from pgrouse.web.v1.problem_responses import responses
-from pgrouse.web.v1.response import ApiResponse, raw
+from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.row_members import members_of
 
 T = TypeVar("T")
-JSON_COLUMNS = ("payload", "headers")
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=StrictRoute)
 
@@ -51,9 +48,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examp
 class NewSchedule(RequestModel):
     """A schedule to add."""
 
-    model_config = example(
-        name="nightly", cron="0 3 * * *", topic="reports.build", payload={"kind": "daily"}, time_zone="Europe/Berlin"
-    )
+    model_config = example(name="nightly", topic="reports.build", payload={"kind": "daily"}, time_zone="Europe/Berlin")
 
     name: Name
     cron: Annotated[Text, Field(max_length=200, examples=["0 3 * * *"])]
@@ -103,88 +98,26 @@ class ScheduleChangeRequest(RequestModel):
         return self
 
 
+@members_of(Schedule)
 class ScheduleDetail(ResponseModel):
     """A schedule."""
 
     model_config = example(
         name="nightly",
-        cron="0 3 * * *",
-        time_zone="Europe/Berlin",
         topic="reports.build",
-        channel=None,
-        key=None,
-        priority=5,
         payload={"kind": "daily"},
-        headers=None,
-        jitter=0.0,
-        missed="once",
-        missed_limit=100,
-        state="on",
-        paused_at=None,
-        paused_by=None,
-        paused_reason=None,
         next_tick="2027-02-01T02:00:00+00:00",
         last_tick="2027-01-31T02:00:00+00:00",
         last_fired_at="2027-01-31T02:00:00+00:00",
         last_message_id=7,
-        last_error=None,
-        failed_at=None,
-        failures=0,
-        retry_at=None,
-        created_at="2027-01-01T08:00:00+00:00",
-        created_by="ci",
-        declared_by=None,
+        state="on",
     )
 
-    name: str
-    """The name of the schedule."""
-    cron: str
-    time_zone: str
-    topic: str
-    """The topic that it publishes to."""
-    channel: str | None
-    key: str | None
-    priority: int
-    payload: Any
     headers: dict[str, Any] | None
-    jitter: float
-    """Each message is delayed by a random time up to this, in seconds."""
-    missed: str
-    """What happens with ticks that were missed: skip, once or all."""
-    missed_limit: int
-    state: str
-    """on, paused, failing (its last tick published nothing because of an error) or over (it has no next tick)."""
-    paused_at: TimestampText | None
-    paused_by: str | None
-    """The operator who paused it."""
-    paused_reason: str | None
-    """Why it is paused."""
-    next_tick: TimestampText | None
-    """null: no tick will come."""
-    last_tick: TimestampText | None
-    last_fired_at: TimestampText | None
-    """When it last published."""
-    last_message_id: int | None
-    """The message that it last published."""
-    last_error: str | None
-    """Why the last tick published nothing."""
-    failed_at: TimestampText | None
-    """When a tick last published nothing because of an error."""
-    failures: int
-    """Of ticks, one after the other."""
-    retry_at: TimestampText | None
-    """When a tick that failed is tried again."""
-    created_at: TimestampText
-    created_by: str
-    """The operator who added it."""
-    declared_by: str | None
-    """The file, module or application whose configuration has it; null: it was made by hand."""
 
 
 class SchedulePage(ResponseModel):
     """A page of schedules, ordered by name."""
-
-    model_config = example(schedules=[], next=None)
 
     schedules: list[ScheduleDetail]
     next: str | None
@@ -201,34 +134,24 @@ class SchedulePauseRequest(RequestModel):
 class SchedulePauseResult(ResponseModel):
     """Whether the schedule was running before."""
 
-    model_config = example(was_running=True)
-
     was_running: bool
 
 
 class ScheduleResumeResult(ResponseModel):
     """Whether the schedule was paused before."""
 
-    model_config = example(was_paused=True)
-
     was_paused: bool
 
 
+@members_of(schedule.ScheduleRun)
 class RunResult(ResponseModel):
     """The outcome of publishing the message of the schedule."""
 
-    model_config = example(id=7, outcome="inserted")
-
-    id: int | None
-    """The id of the message; null if it was dropped."""
-    outcome: str
-    """As of a publish: inserted, replaced, ignored, appended, held, or dropped."""
+    model_config = example(id=7)
 
 
 class ScheduleRemoval(ResponseModel):
     """The schedule that was removed."""
-
-    model_config = example(removed="nightly")
 
     removed: str
 
@@ -247,7 +170,7 @@ async def list_schedules(
     async with request.app.state.db.read() as conn:
         found = await run_async(conn, queries.find_schedules(after=place, like=caller.like, most=limit))
     end = cursor.encode("schedules", found[-1].name) if len(found) == limit else None
-    return ApiResponse({"schedules": list(map(_detail, found)), "next": end})
+    return ApiResponse({"schedules": list(map(ScheduleDetail.of, found)), "next": end})
 
 
 @router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule", responses=responses(404))
@@ -255,12 +178,7 @@ async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response
     """Return a schedule."""
     async with request.app.state.db.read() as conn:
         found = await _read_visible(conn, caller, Role.VIEWER, name)
-    return ApiResponse(_detail(found))
-
-
-def _detail(found: Schedule) -> dict[str, Any]:
-    row = asdict(found)
-    return row | {column: raw(row.pop(f"{column}_json")) for column in JSON_COLUMNS}
+    return ApiResponse(ScheduleDetail.of(found))
 
 
 async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> Schedule:
@@ -278,7 +196,7 @@ async def add_schedule(request: Request, caller: Operator, body: NewSchedule) ->
     async with request.app.state.db.write(caller) as conn:
         await run_async(conn, queries.add_schedule(_columns(body, NewSchedule.model_fields)))
         found = await _read_visible(conn, caller, Role.OPERATOR, body.name)
-    return ApiResponse(_detail(found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
+    return ApiResponse(ScheduleDetail.of(found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
 
 
 def _columns(body: NewSchedule | ScheduleChangeRequest, given: Iterable[str]) -> dict[str, Any]:
@@ -297,7 +215,7 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
         if changes:
             await run_async(conn, queries.change_schedule(name, changes))
             found = await _read_visible(conn, caller, Role.OPERATOR, name)
-    return ApiResponse(_detail(found))
+    return ApiResponse(ScheduleDetail.of(found))
 
 
 @router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule", responses=responses(404))
@@ -328,7 +246,7 @@ async def resume_schedule(request: Request, caller: Operator, name: Name) -> Res
 async def run_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Publish the message of a schedule now; its next ticks do not change."""
     ran = await _run(request, caller, name, schedule.run_schedule(name))
-    return ApiResponse(asdict(ran))
+    return ApiResponse(RunResult.of(ran))
 
 
 async def _run(request: Request, caller: Caller, name: str, call: Call[T]) -> T:

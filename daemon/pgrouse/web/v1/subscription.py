@@ -6,40 +6,28 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.queries.topic import add_subscription, find_subscriptions, remove_subscription
+from pgrouse.client.queries.topic import Subscription, add_subscription, find_subscriptions, remove_subscription
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import read_rows
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
-from pgrouse.web.v1.caller import Operator, Viewer
-from pgrouse.web.v1.model import RequestModel, ResponseModel, TimestampText, Topic, example
+from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, example
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1/topics/{topic}/subscriptions", tags=["subscriptions"], route_class=StrictRoute)
-CREATED_AT = "2027-01-31T09:00:00+00:00"
 
 
+@members_of(Subscription)
 class SubscriptionInfo(ResponseModel):
     """One subscription."""
 
-    topic: str
-    subscriber: str
-    created_at: TimestampText
-    """When it was added, in ISO 8601."""
-    created_by: str
-    """The user who added it."""
+    model_config = example(created_at="2027-01-31T09:00:00+00:00", created_by="ann")
 
 
 class SubscriptionList(ResponseModel):
     """The subscriptions of a topic, on either side."""
-
-    model_config = example(
-        subscriptions=[
-            {"topic": "orders.created", "subscriber": "mail.send", "created_at": CREATED_AT, "created_by": "ann"}
-        ]
-    )
 
     subscriptions: list[SubscriptionInfo]
     """Those that have the topic as `topic` or as `subscriber`."""
@@ -48,16 +36,12 @@ class SubscriptionList(ResponseModel):
 class NewSubscription(RequestModel):
     """The topic that is to get copies."""
 
-    model_config = example(subscriber="mail.send")
-
     subscriber: Topic
     """The topic that gets a copy of each message from now on."""
 
 
 class SubscriptionResult(ResponseModel):
     """Whether that is new."""
-
-    model_config = example(added=True)
 
     added: bool
     """False: the topic was a subscriber already."""
@@ -79,10 +63,9 @@ async def list_subscriptions(request: Request, caller: Viewer, topic: Topic) -> 
     """
     check_permission(caller, Role.VIEWER, topic)
     async with request.app.state.db.read() as conn:
-        rows = await read_rows(conn, find_subscriptions(topic))
-    return ApiResponse(
-        {"subscriptions": [row for row in rows if caller.sees(row["topic"]) and caller.sees(row["subscriber"])]}
-    )
+        found = await run_async(conn, find_subscriptions(topic))
+    visible = [each for each in found if caller.sees(each.topic) and caller.sees(each.subscriber)]
+    return ApiResponse({"subscriptions": list(map(SubscriptionInfo.of, visible))})
 
 
 @router.post("", response_model=SubscriptionResult, summary="Add a subscription")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -12,69 +11,41 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
 from pgrouse.client.calls.stats import COUNT_BOUND
-from pgrouse.client.queries.audit import find_actions
+from pgrouse.client.queries.audit import AuditedAction, find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Row, read_rows
+from pgrouse.doctor.finding import Finding
+from pgrouse.web.access.caller import Role
 from pgrouse.web.access.registered_worker import check_operates
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
 from pgrouse.web.search.topic_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseModel, TimestampText, Topic, example
 from pgrouse.web.v1.problem_responses import responses
-from pgrouse.web.v1.response import ApiResponse, raw, with_raw
+from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.topic import COUNTS_EXAMPLE, TopicCounts
+from pgrouse.web.v1.row_members import members_of
+from pgrouse.web.v1.topic import TopicCounts
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
 
+@members_of(RegisteredWorker, without=("up", "age"))
 class WorkerInfo(ResponseModel):
     """A registered worker."""
 
-    name: str
-    host: str
-    pid: int
-    version: str
-    topics: list[str]
-    """The topics that it handles."""
-    concurrency: int
-    """How many handlers it runs at once."""
-    configured_concurrency: int
-    """The same before it was scaled."""
-    started_at: TimestampText
-    seen_at: TimestampText
-    state: str
-    """working, draining, stopping, silent (a daemon not seen for 30 seconds) or gone (over HTTP, not seen for two
-    minutes)."""
-    kind: str
-    """daemon; or http, a worker known by its claims, whose `concurrency` is the limit of its last claim."""
+    model_config = example(
+        topics=["orders.created"],
+        started_at="2027-01-31T07:00:00+00:00",
+        state="working",
+        status={"in_flight": 3},
+    )
+
     status: dict[str, Any]
 
 
 class WorkerList(ResponseModel):
     """The workers that were seen in the last hour."""
-
-    model_config = example(
-        workers=[
-            {
-                "name": "host-1:4711",
-                "host": "host-1",
-                "pid": 4711,
-                "version": "0.1.0",
-                "topics": ["orders.created"],
-                "concurrency": 10,
-                "configured_concurrency": 10,
-                "started_at": "2027-01-31T07:00:00+00:00",
-                "seen_at": "2027-01-31T08:00:00+00:00",
-                "state": "working",
-                "kind": "daemon",
-                "status": {"in_flight": 3},
-            }
-        ]
-    )
 
     workers: list[WorkerInfo]
 
@@ -82,15 +53,11 @@ class WorkerList(ResponseModel):
 class DrainRequest(RequestModel):
     """The worker to drain."""
 
-    model_config = example(name="host-1:4711")
-
     name: Label
 
 
 class DrainResult(ResponseModel):
     """The worker that was asked to drain."""
-
-    model_config = example(draining="host-1:4711")
 
     draining: str
 
@@ -98,7 +65,7 @@ class DrainResult(ResponseModel):
 class ScaleRequest(RequestModel):
     """The worker to scale."""
 
-    model_config = example(name="host-1:4711", concurrency=20)
+    model_config = example(concurrency=20)
 
     name: Label
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None
@@ -108,7 +75,7 @@ class ScaleRequest(RequestModel):
 class ScaleResult(ResponseModel):
     """The worker that was scaled."""
 
-    model_config = example(name="host-1:4711", concurrency=20)
+    model_config = example(concurrency=20)
 
     name: str
     concurrency: int | None
@@ -117,8 +84,6 @@ class ScaleResult(ResponseModel):
 class QueueStats(ResponseModel):
     """The message counts of the queue by topic."""
 
-    model_config = example(exact_below=1_000, topics=[COUNTS_EXAMPLE], all_topics=True)
-
     exact_below: int
     """From here on, `ready` and `delayed` are estimates."""
     topics: list[TopicCounts]
@@ -126,46 +91,35 @@ class QueueStats(ResponseModel):
     """False: there are more topics than 1,000, and these matter most. `GET /v1/topics` lists all of them."""
 
 
+@members_of(maintenance.TickTask)
 class MaintenanceTask(ResponseModel):
     """How much a maintenance task did; -1: it failed, and the next tick tries it again."""
-
-    model_config = example(task="expire_locks", count=2)
-
-    task: str
-    count: int
 
 
 class MaintenanceResult(ResponseModel):
     """What each task did; empty if another tick is running."""
 
-    model_config = example(tasks=[{"task": "expire_locks", "count": 2}])
-
     tasks: list[MaintenanceTask]
 
 
+@members_of(AuditedAction)
 class AuditEntry(ResponseModel):
     """One action of an operator."""
 
+    model_config = example(id=12, topic="orders.created", detail={"reason": "the relay is down"})
+
     id: int
     """The number of the entry."""
-    at: TimestampText
-    actor: str
-    action: str
-    topic: str | None
-    target: str | None
-    detail: Any
-    """Old and new values, the reason, and what else belongs to the action."""
 
 
+@members_of(Finding)
 class DoctorFinding(ResponseModel):
     """The result of one check."""
 
-    code: str
-    """The name of the check."""
+    model_config = example(code="cron")
+
     level: str
     """ok, warn, or fail."""
-    what: str
-    fix: str | None
     detail: str
     """More about it, as a list of the rows that were found; may be empty."""
 
@@ -173,32 +127,12 @@ class DoctorFinding(ResponseModel):
 class DoctorReport(ResponseModel):
     """The findings of the doctor."""
 
-    model_config = example(
-        at="2027-01-31T08:00:00+00:00",
-        findings=[{"code": "cron", "level": "ok", "what": "pg_cron ticks each minute", "fix": None, "detail": ""}],
-    )
-
     at: TimestampText
     findings: list[DoctorFinding]
 
 
 class AuditPage(ResponseModel):
     """A page of the audit log, latest first."""
-
-    model_config = example(
-        entries=[
-            {
-                "id": 12,
-                "at": "2027-01-31T08:00:00+00:00",
-                "actor": "anna",
-                "action": "pause",
-                "topic": "orders.created",
-                "target": None,
-                "detail": {"reason": "the relay is down"},
-            }
-        ],
-        next=None,
-    )
 
     entries: list[AuditEntry]
     next: str | None
@@ -215,15 +149,9 @@ async def list_workers(request: Request, caller: Viewer) -> Response:
     """
     async with request.app.state.db.read() as conn:
         found = await run_async(conn, find_workers(MAX_WORKERS))
-    rows = [_worker(each, caller) for each in found]
-    return ApiResponse({"workers": [with_raw(row, "status") for row in rows if row["topics"] or caller.sees_all]})
-
-
-def _worker(found: RegisteredWorker, caller: Caller) -> Row:
-    """Return what the caller sees of a worker."""
-    row = asdict(found)
-    del row["up"], row["age"]
-    return row | {"status": row.pop("status_json"), "topics": [each for each in found.topics if caller.sees(each)]}
+    visible = [(each, [topic for topic in each.topics if caller.sees(topic)]) for each in found]
+    rows = [WorkerInfo.of(each, topics=topics) for each, topics in visible if topics or caller.sees_all]
+    return ApiResponse({"workers": rows})
 
 
 @router.post(
@@ -280,8 +208,8 @@ async def run_maintenance(request: Request, caller: Operator) -> Response:
     """
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
-        rows = await read_rows(conn, maintenance.tick())
-    return ApiResponse({"tasks": rows})
+        done = await run_async(conn, maintenance.tick())
+    return ApiResponse({"tasks": list(map(MaintenanceTask.of, done))})
 
 
 @router.post("/reapers/{task}/run", response_model=MaintenanceTask, tags=["maintenance"], summary="Run one reaper")
@@ -307,7 +235,7 @@ async def get_doctor_report(request: Request, caller: Viewer) -> Response:
     check_permission(caller, Role.VIEWER)
     doctor_run = current_doctor_run(request.app)
     await doctor_run.refresh(request.app)
-    return ApiResponse({"at": doctor_run.at, "findings": [asdict(each) for each in doctor_run.findings]})
+    return ApiResponse({"at": doctor_run.at, "findings": list(map(DoctorFinding.of, doctor_run.findings))})
 
 
 @router.get("/audit", response_model=AuditPage, tags=["audit"], summary="List audit entries")
@@ -332,6 +260,6 @@ async def list_audit_entries(
         limit=limit,
     )
     async with request.app.state.db.read() as conn:
-        rows = await read_rows(conn, call)
-    end = cursor.encode("audit", rows[-1]["id"]) if len(rows) == limit else None
-    return ApiResponse({"entries": [row | {"detail": raw(row.pop("detail_json"))} for row in rows], "next": end})
+        found = await run_async(conn, call)
+    end = cursor.encode("audit", found[-1].id) if len(found) == limit else None
+    return ApiResponse({"entries": list(map(AuditEntry.of, found)), "next": end})

@@ -14,8 +14,7 @@ from pgrouse.client.queries.alert import THRESHOLDS, AlertThresholds, find_thres
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
-from pgrouse.web.access.security import check_permission
-from pgrouse.web.v1.caller import Operator, Viewer
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.v1.model import AnyTopic, RequestModel, ResponseModel, Wait, example
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute

@@ -14,21 +14,20 @@ from starlette.responses import Response
 from pgrouse.client import policy_change
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
-from pgrouse.client.calls.state import topic_state
+from pgrouse.client.calls.state import TopicState, topic_state
+from pgrouse.client.calls.stats import TopicStats, stats
 from pgrouse.client.calls.stats import list_topics as list_names
-from pgrouse.client.calls.stats import stats
 from pgrouse.client.queries import topic as topic_queries
-from pgrouse.client.queries.channel import find_channels, first_waiting
+from pgrouse.client.queries.channel import Channel, find_channels, first_waiting
 from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import DatabasePool, read_rows
-from pgrouse.web.access.security import check_permission
+from pgrouse.web.access.database_pool import DatabasePool
+from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     AnyTopic,
     Cursor,
@@ -47,97 +46,51 @@ from pgrouse.web.v1.model import (
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=StrictRoute)
+STATE = ("state", "paused", "resume_at", "breaker", "full")
 
 
-COUNTS_EXAMPLE = {
-    "topic": "orders.created",
-    "ready": 3,
-    "delayed": 0,
-    "running": 1,
-    "dead_last_day": 0,
-    "oldest_ready_s": 0.4,
-    "handled": True,
-}
-
-
+@members_of(TopicStats)
 class TopicCounts(ResponseModel):
     """The message counts of a topic. From 1,000 on, `ready` and `delayed` are estimates; all else is exact."""
 
-    topic: str
-    ready: int
-    delayed: int
-    running: int
-    dead_last_day: int
-    oldest_ready_s: float | None
-    handled: bool
-    """Whether a running worker handles the topic."""
+    model_config = example(ready=3, running=1, oldest_ready_s=0.4)
 
 
+@members_of(TopicState, only=STATE)
 class TopicSummary(TopicCounts):
     """The message counts of a topic, and its state."""
 
-    state: str
-    """running, paused, breaker (open or probing) or unhandled."""
-    paused: bool
-    """Whether it is paused, by a pause of its own or of all topics."""
-    resume_at: TimestampText | None
-    """When the pause ends by itself; null: it is not paused, or until it is resumed."""
-    breaker: str | None
-    """closed, open or probing; null: it has none."""
-    full: bool
-    """Whether it holds as many messages as `max_depth` allows."""
+    model_config = example(state="running", breaker="closed")
 
 
 class TopicPage(ResponseModel):
     """A page of topics, ordered by name."""
 
-    model_config = example(
-        topics=[
-            COUNTS_EXAMPLE
-            | {"state": "running", "paused": False, "resume_at": None, "breaker": "closed", "full": False}
-        ],
-        next=None,
-    )
-
     topics: list[TopicSummary]
     next: str | None
 
 
+@members_of(TopicState, only=("topic", "state", "breaker", "probe_at", "handled", "full"))
 class TopicDetail(ResponseModel):
     """The policy of a topic, and its state. Durations are in seconds."""
 
     model_config = example(
-        topic="orders.created",
         policy={"max_attempts": 5, "lock_duration": 30.0},
         own={"max_attempts": 5},
         state="running",
-        paused=None,
         breaker="closed",
-        probe_at=None,
         handled=True,
-        full=False,
     )
 
-    topic: str
     policy: dict[str, Any]
     """The effective policy: the topic's own values, else the defaults."""
     own: dict[str, Any]
     """The values that the topic itself sets."""
-    state: str
-    """running, paused, breaker (open or probing) or unhandled."""
     paused: dict[str, Any] | None
-    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`; null: it is
-    not."""
-    breaker: str | None
-    """closed, open or probing; null: it has none."""
-    probe_at: TimestampText | None
-    """When a breaker that is not closed lets messages run again; null: it is closed."""
-    handled: bool | None
-    """Whether a running worker handles the topic; null for `*`."""
-    full: bool
-    """Whether it holds as many messages as `max_depth` allows."""
+    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`; null: it is not."""
 
 
 class PauseRequest(RequestModel):
@@ -174,8 +127,6 @@ class PauseResult(ResponseModel):
 class ResumeResult(ResponseModel):
     """Whether the topic or channel was paused."""
 
-    model_config = example(was_paused=True)
-
     was_paused: bool
 
 
@@ -190,8 +141,6 @@ class PolicyChange(RootModel[dict[str, Any]]):
 
 class PolicyChangeResult(ResponseModel):
     """The changes, one line for each."""
-
-    model_config = example(changes=['topics."orders.created": max_attempts 3 -> 5'])
 
     changes: list[str]
 
@@ -217,15 +166,11 @@ class PurgeRequest(RequestModel):
 class PurgeResult(ResponseModel):
     """How many messages were deleted."""
 
-    model_config = example(deleted=1000)
-
     deleted: int
 
 
 class ChannelRequest(RequestModel):
     """One channel of the topic."""
-
-    model_config = example(channel="customer-7")
 
     channel: Label
 
@@ -233,7 +178,7 @@ class ChannelRequest(RequestModel):
 class ChannelPauseRequest(PauseRequest):
     """Which channel to pause, how long, and why."""
 
-    model_config = example(channel="customer-7", reason="they asked for it", resume_in="1h")
+    model_config = example(reason="they asked for it", resume_in="1h")
 
     channel: Label
 
@@ -241,7 +186,7 @@ class ChannelPauseRequest(PauseRequest):
 class ChannelPolicyChange(RequestModel):
     """A channel, and the policy settings that differ for it."""
 
-    model_config = example(channel="customer-7", policy={"concurrency": 1})
+    model_config = example(policy={"concurrency": 1})
 
     channel: Label
     policy: ChannelPolicy
@@ -253,37 +198,15 @@ class ChannelPolicyChange(RequestModel):
         return {**given, "policy": _inheriting(policy)} if isinstance(policy, dict) else given
 
 
+@members_of(Channel)
 class ChannelLimits(ResponseModel):
     """The settings of a channel that differ from the topic's policy."""
 
-    channel: str
-    concurrency: int | None
-    min_interval: float | None
-    paused: bool
-    paused_at: TimestampText | None
-    paused_by: str | None
-    """The user who paused it; null: it is not paused."""
-    paused_reason: str | None
-    """Why it is paused; null: it is not, or no reason was given."""
-    resume_at: TimestampText | None
-    """When its pause ends by itself; null: it is not paused, or until it is resumed."""
+    model_config = example(concurrency=1)
 
 
 class ChannelPage(ResponseModel):
     """A page of the channels that differ from the topic's policy, ordered by name."""
-
-    model_config = example(
-        channels=[
-            {
-                "channel": "customer-7",
-                "concurrency": 1,
-                "min_interval": None,
-                "paused": False,
-                **dict.fromkeys(("paused_at", "paused_by", "paused_reason", "resume_at")),
-            }
-        ],
-        next=None,
-    )
 
     channels: list[ChannelLimits]
     next: str | None
@@ -292,7 +215,7 @@ class ChannelPage(ResponseModel):
 class ChannelSkipRequest(RequestModel):
     """The channel whose oldest waiting message to skip, and why."""
 
-    model_config = example(channel="customer-7", reason="the customer is gone")
+    model_config = example(reason="the customer is gone")
 
     channel: Label
     reason: Text | None = None
@@ -307,7 +230,6 @@ class ChannelSkipResult(ResponseModel):
     """The id of the message; null: none waits."""
 
 
-STATE = ("state", "paused", "resume_at", "breaker", "full")
 PAUSE = ("paused_topic", "paused_at", "resume_at", "paused_by", "paused_reason")
 # The statement timeout of one batch of a purge.
 PURGE_TIME = timedelta(seconds=30)
@@ -324,9 +246,9 @@ async def list_topics(
     after = _name("topics", cursor_)
     async with request.app.state.db.read() as conn:
         names = await run_async(conn, list_names(after, limit, caller.topics))
-        topics = await read_rows(conn, stats(topics=names, limit=limit)) if names else []
+        topics = await run_async(conn, stats(topics=names, limit=limit)) if names else []
         states = {each.topic: each for each in await run_async(conn, topic_state(names))} if names else {}
-    rows = [row | {name: getattr(states[row["topic"]], name) for name in STATE} for row in topics]
+    rows = [TopicCounts.of(each) | {name: getattr(states[each.topic], name) for name in STATE} for each in topics]
     return ApiResponse({"topics": rows, "next": cursor.encode("topics", names[-1]) if len(names) == limit else None})
 
 
@@ -335,10 +257,6 @@ def _name(kind: str, given: str | None) -> str:
     if place is not None and not (isinstance(place, str) and "\x00" not in place and place.isprintable()):
         raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
     return place or ""
-
-
-def _next(kind: str, rows: list[dict[str, Any]], column: str, limit: int) -> str | None:
-    return cursor.encode(kind, rows[-1][column]) if len(rows) == limit else None
 
 
 @router.get("/{topic}", response_model=TopicDetail, summary="Show a topic")
@@ -351,15 +269,9 @@ async def get_topic(request: Request, caller: Viewer, topic: AnyTopic) -> Respon
     async with request.app.state.db.read() as conn:
         policies = await run_async(conn, find_policies([topic]))
         (state,) = await run_async(conn, topic_state([topic]))
-    return ApiResponse(
-        {
-            "topic": topic,
-            "policy": effective_policy(policies, topic),
-            "own": {setting: value for setting, value in policies.get(topic, {}).items() if value is not None},
-            "paused": {name: getattr(state, name) for name in PAUSE} if state.paused else None,
-            **{name: getattr(state, name) for name in ("state", "breaker", "probe_at", "handled", "full")},
-        }
-    )
+    own = {setting: value for setting, value in policies.get(topic, {}).items() if value is not None}
+    paused = {name: getattr(state, name) for name in PAUSE} if state.paused else None
+    return ApiResponse(TopicDetail.of(state, policy=effective_policy(policies, topic), own=own, paused=paused))
 
 
 def _check_permission(caller: Caller, role: Role, topic: str) -> None:
@@ -491,8 +403,9 @@ async def list_channels(
     check_permission(caller, Role.VIEWER, topic)
     call = find_channels(topic, after=_name("channels", cursor_), most=limit)
     async with request.app.state.db.read() as conn:
-        rows = await read_rows(conn, call)
-    return ApiResponse({"channels": rows, "next": _next("channels", rows, "channel", limit)})
+        found = await run_async(conn, call)
+    end = cursor.encode("channels", found[-1].channel) if len(found) == limit else None
+    return ApiResponse({"channels": list(map(ChannelLimits.of, found)), "next": end})
 
 
 @router.patch(

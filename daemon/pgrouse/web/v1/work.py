@@ -27,10 +27,9 @@ from pgrouse.client.queries.message import topics_of
 from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, DatabasePool
-from pgrouse.web.access.security import check_permission, client_address
+from pgrouse.web.access.security import Worker, check_permission, client_address
 from pgrouse.web.background.long_poll import WaitingRequest
 from pgrouse.web.http.problem import Problem
-from pgrouse.web.v1.caller import Worker
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     EncryptedContent,
@@ -48,8 +47,9 @@ from pgrouse.web.v1.model import (
     example,
 )
 from pgrouse.web.v1.problem_responses import responses
-from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
+from pgrouse.web.v1.response import ApiResponse, encrypted, raw
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1", tags=["work"], route_class=StrictRoute)
 
@@ -77,36 +77,20 @@ class ClaimMessagesRequest(RequestModel):
     drained. Each process needs its own name."""
 
 
+@members_of(Message, without=("waited_s", "elapsed_s"))
 class ClaimedMessage(ResponseModel):
     """A claimed message; the caller holds its lock."""
 
     model_config = example(
-        id=7,
-        claim_id=2057183900031095,
-        topic="orders.created",
-        channel=None,
         key="order-7",
-        priority=5,
         attempt=1,
         max_attempts=5,
         payload={"id": 7, "total": 9.5},
-        body=None,
-        encrypted=None,
-        headers=None,
         state=None,
         lock_duration_s=30.0,
-        timeout_s=None,
         runs=1,
     )
 
-    id: int
-    claim_id: int
-    topic: str
-    channel: str | None
-    key: str | None
-    priority: int
-    attempt: int
-    max_attempts: int | None
     payload: Any
     body: str | None
     """Base64. Of an encrypted message: its envelope, which a client with the key can decrypt."""
@@ -115,8 +99,6 @@ class ClaimedMessage(ResponseModel):
     headers: dict[str, Any] | None
     state: Any
     """The state that the previous attempt saved."""
-    lock_duration_s: float
-    timeout_s: float | None
     runs: int
     """How many times the message was started, including this time. A deferral or release returns the attempt, but not
     the run."""
@@ -125,7 +107,7 @@ class ClaimedMessage(ResponseModel):
 class ClaimResult(ResponseModel):
     """The claimed messages, at most `limit`; may be empty."""
 
-    model_config = example(messages=[], draining=False)
+    model_config = example(draining=False)
 
     messages: list[ClaimedMessage]
     draining: bool
@@ -151,7 +133,7 @@ class SettleRequest(RequestModel):
     permanently; `defer` or `release`, which do not use up the attempt.
     """
 
-    model_config = example(claim_id=2057183900031095, outcome="complete", output={"ok": True})
+    model_config = example(outcome="complete", output={"ok": True})
 
     claim_id: Id
     outcome: SettleKind
@@ -193,7 +175,7 @@ class SettleRequest(RequestModel):
 class SettleItem(SettleRequest):
     """How the attempt of one message ended."""
 
-    model_config = example(id=7, claim_id=2057183900031095, outcome="complete")
+    model_config = example(outcome="complete")
 
     id: Id
 
@@ -217,7 +199,7 @@ class SettleBatchRequest(RequestModel):
 class HeartbeatRequest(RequestModel):
     """A lock to extend."""
 
-    model_config = example(claim_id=2057183900031095, progress={"done": 40, "total": 100})
+    model_config = example(progress={"done": 40, "total": 100})
 
     claim_id: Id
     lock_duration: Lock | None = None
@@ -229,8 +211,6 @@ class HeartbeatRequest(RequestModel):
 class HeartbeatItem(RequestModel):
     """One lock to extend."""
 
-    model_config = example(id=7, claim_id=2057183900031095)
-
     id: Id
     claim_id: Id
 
@@ -238,7 +218,7 @@ class HeartbeatItem(RequestModel):
 class HeartbeatBatchRequest(RequestModel):
     """Locks to extend."""
 
-    model_config = example(messages=[{"id": 7, "claim_id": 2057183900031095}], lock_duration="1m")
+    model_config = example(lock_duration="1m")
 
     messages: list[HeartbeatItem] = Field(min_length=1, max_length=MAX_ITEMS)
     lock_duration: Lock | None = None
@@ -248,8 +228,6 @@ class HeartbeatBatchRequest(RequestModel):
 class HeartbeatResult(ResponseModel):
     """Which locks were not extended."""
 
-    model_config = example(lost=[], cancelled=[])
-
     lost: list[int]
     """Messages whose lock the caller has lost: stop working on them."""
     cancelled: list[int]
@@ -258,8 +236,6 @@ class HeartbeatResult(ResponseModel):
 
 class SettleResult(ResponseModel):
     """Which attempts were settled."""
-
-    model_config = example(settled=[7], lost=[])
 
     settled: list[int]
     lost: list[int]
@@ -395,8 +371,8 @@ async def _release_claimed(db: DatabasePool, messages: list[Message]) -> None:
 
 
 def _claimed_message(message: Message) -> dict[str, Any]:
-    shown = with_raw(message._asdict(), "payload", "headers", "state") | {"encrypted": encrypted(message.body)}
-    return {name: value for name, value in shown.items() if name not in ("waited_s", "elapsed_s")}
+    contents = {name: raw(getattr(message, name)) for name in ("payload", "headers", "state")}
+    return ClaimedMessage.of(message, encrypted=encrypted(message.body), **contents)
 
 
 @router.post("/settle", response_model=SettleResult, summary="Settle many messages")
