@@ -12,7 +12,7 @@ from types import FrameType
 import click
 
 from pgrouse.demo import run
-from pgrouse.demo.screen import choose
+from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode
 
 
@@ -47,11 +47,11 @@ def demo(
     its results: exit code 0 if all are right, 1 if not.
     """
     _end_in_order_when_told_to()
-    with choose(sys.stderr if as_json else sys.stdout) as shown:
-        if stop:
-            run.stop(dsn, shown)
-            return ExitCode.OK
-        report = run.run(run.DemoOptions(directory, limit, dsn, keep, spark), shown)
+    shown = Screen(sys.stderr if as_json else sys.stdout)
+    if stop:
+        run.stop(dsn, shown)
+        return ExitCode.OK
+    report = run.run(run.DemoOptions(directory, limit, dsn, keep, spark), shown)
     if as_json:
         click.echo(report.as_json())
     return ExitCode.OK if report.balanced else ExitCode.FOUND_A_PROBLEM

@@ -49,7 +49,7 @@ class DemoEnvironment:
         self._keep = False
         if self.is_private:
             _forget_libpq()
-        self.server = devdb.find(NAME, dsn, say=lambda text: screen.tell("database", text, "dim"))
+        self.server = devdb.find(NAME, dsn, say=lambda text: screen.tell("database", text))
 
     @property
     def dsn(self) -> str:

@@ -23,7 +23,6 @@ def publish(watch: ProgressWatch, directory: InputFiles) -> None:
         f"{len(directory.files):,} files of {directory.root}{aside}: each is a message,"
         " in one transaction with its row in the table demo.file",
     )
-    watch.doing = "publishing"
     for batch in _batches(directory.files):
         with watch.conn.transaction(), watch.conn.cursor() as cursor:
             rows = [(file.path, watch.published.publish(watch.conn, TOPIC, {"path": file.path})) for file in batch]

@@ -47,13 +47,12 @@ class LostNotifications:
 def measure(watch: ProgressWatch) -> WakeLatency:
     """Publish messages one after the other for workers that sleep."""
     watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")
-    watch.doing = "waking sleeping workers"
     committed = {}
     for n in range(PUBLISHES):
         message_id = watch.published.publish(watch.conn, TOPIC, {"id": n})
         committed[message_id] = time.monotonic()
         time.sleep(APART_S)
-    watch.until(lambda: not watch.waiting, watch.doing)
+    watch.until(lambda: not watch.waiting, "waking sleeping workers")
     started = _started(watch, TOPIC)
     latencies = sorted(1000 * (started[each] - at) for each, at in committed.items())
     wake = WakeLatency(PUBLISHES, _quantile(latencies, 0.5), _quantile(latencies, 0.99), latencies[-1])

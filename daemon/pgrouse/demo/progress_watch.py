@@ -43,7 +43,6 @@ class ProgressWatch:
 
     Attributes:
         counts: messages by topic and result; the result None stands for messages that have not ended.
-        doing: what the demo waits for, for the screen.
         first_seen_at: when the first message was seen to be done, by the monotonic clock.
     """
 
@@ -57,7 +56,6 @@ class ProgressWatch:
     ) -> None:
         self.conn, self.published, self.workers, self.alerts, self.screen = conn, published, workers, alerts, screen
         self.counts: Counts = {}
-        self.doing = ""
         self.first_seen_at: float | None = None
         self._count_at = 0.0
         self._moved_at = time.monotonic()
@@ -101,7 +99,6 @@ class ProgressWatch:
         Raises:
             Stuck: nothing has changed for a minute.
         """
-        self.doing = doing
         self._moved_at = time.monotonic()
         while not (found := condition()):
             self.step()
@@ -127,7 +124,7 @@ class ProgressWatch:
         for alert in self.alerts.read_new():
             if (alert.topic, alert.result) not in known:
                 known.add((alert.topic, alert.result))
-                self.screen.tell("alert", f"dead_message received: {alert}", "red")
+                self.screen.tell("alert", f"dead_message received: {alert}")
 
     def _gauge(self) -> Gauge:
         now, done = time.monotonic(), self.done
@@ -138,4 +135,4 @@ class ProgressWatch:
         per_s = 0.0
         with suppress(ZeroDivisionError):
             per_s = (done - before) / (now - since)
-        return Gauge(done, len(self.published), round(per_s), self.dead, self.doing)
+        return Gauge(done, len(self.published), round(per_s), self.dead)

@@ -143,7 +143,6 @@ def _play(watch: ProgressWatch, options: DemoOptions) -> DemoEvents:
 def _report(
     watch: ProgressWatch, options: DemoOptions, events: DemoEvents, environment: DemoEnvironment, began: float
 ) -> DemoReport:
-    watch.doing = "checking the results"
     checks = list(
         verification.check(watch.conn, watch.published, events.files, events.killed, watch.alerts, watch.step)
     )
@@ -171,9 +170,7 @@ def _conclude(demo_report: DemoReport, screen: Screen) -> None:
     verdict = "all checks passed" if demo_report.balanced else "SOME CHECKS FAILED"
     screen.tell(
         "result",
-        f"{verdict}; {demo_report.took_s:.1f} s in all, first message done "
-        f"after {demo_report.work_began_after_s:.1f} s",
-        "bold green" if demo_report.balanced else "bold red",
+        f"{verdict}; {demo_report.took_s:.1f} s in all, first message done after {demo_report.work_began_after_s:.1f} s",
     )
 
 
@@ -182,9 +179,7 @@ def _stop_workers(watch: ProgressWatch) -> None:
     names = " and ".join(each.name for each in watch.workers.running)
     in_order = watch.workers.stop()
     how = "drained and ended" if in_order else "did not end in order"
-    watch.screen.tell(
-        "stop", f"{names} {how} within {time.monotonic() - began:.1f} s of SIGTERM", "" if in_order else "red"
-    )
+    watch.screen.tell("stop", f"{names} {how} within {time.monotonic() - began:.1f} s of SIGTERM")
 
 
 def _poll() -> str:

@@ -1,13 +1,11 @@
-"""The output of the demo: line by line, and on a terminal the progress below the lines."""
+"""The output of the demo, line by line."""
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
-from typing import Protocol, Self, TextIO
+from typing import TextIO
 
-from pgrouse.extras import has_rich
 from pgrouse.format import harmless
 
 LABEL_WIDTH = 10
@@ -23,60 +21,27 @@ class Gauge:
         total: messages published.
         per_s: messages that ended in the last second.
         dead: of those done, the dead ones.
-        doing: what the demo waits for.
     """
 
     done: int
     total: int
     per_s: float
     dead: int
-    doing: str
 
 
-class Screen(Protocol):
-    """The place where the demo shows what it does."""
-
-    def __enter__(self) -> Self:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the terminal."""
-
-    def tell(self, label: str, text: str, style: str = "") -> None:
-        """Print a line. style: a style of rich, where there are colours."""
-
-    def quote(self, text: str) -> None:
-        """Print a line that users may want to copy: it is never broken."""
-
-    def show(self, gauge: Gauge) -> None:
-        """Show the progress; called many times per second."""
-
-    def table(self, rows: list[list[str]]) -> None:
-        """Show the results: a row of titles, then the rows. The first value of a row is aligned left, numbers right."""
-
-    def check(self, ok: bool, text: str) -> None:
-        """Show one check."""
-
-
-class PlainScreen:
-    """Plain lines, for pipes and logs: nothing is cut, nothing moves."""
+class Screen:
+    """Where the demo shows what it does: plain lines, none of them cut."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._gauge_at = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def tell(self, label: str, text: str, style: str = "") -> None:
+    def tell(self, label: str, text: str) -> None:
         """Write one line."""
         self._write(f"{label:<{LABEL_WIDTH}}{harmless(text)}")
 
     def quote(self, text: str) -> None:
-        """Write one line."""
+        """Write a line that users may want to copy."""
         self.tell("", text)
 
     def show(self, gauge: Gauge) -> None:
@@ -87,7 +52,7 @@ class PlainScreen:
             self.tell("...", f"{gauge.done:,}/{gauge.total:,} done, {gauge.per_s:,.0f}/s, {gauge.dead:,} dead")
 
     def table(self, rows: list[list[str]]) -> None:
-        """Write aligned columns."""
+        """Write the results in columns: a row of titles, then the rows. The first value of a row is aligned left, numbers right."""
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         self._write("")
         for first, *numbers in rows:
@@ -102,16 +67,3 @@ class PlainScreen:
     def _write(self, text: str) -> None:
         self._stream.write(f"{text}\n")
         self._stream.flush()
-
-
-def choose(stream: TextIO) -> Screen:
-    """Return a live screen for a terminal that can have one, otherwise plain lines.
-
-    Plain lines are also used if CI or NO_COLOR is set.
-    """
-    plain = not stream.isatty() or any(os.environ.get(name) for name in ("CI", "NO_COLOR")) or not has_rich()
-    if plain or os.environ.get("TERM", "dumb") == "dumb" or "utf" not in (stream.encoding or "").lower():
-        return PlainScreen(stream)
-    from pgrouse.demo.live import LiveScreen  # noqa: PLC0415 - extra rich
-
-    return LiveScreen(stream)

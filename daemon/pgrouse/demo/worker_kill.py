@@ -44,9 +44,7 @@ def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
     locked = _locked(watch, victim)
     held = Counter(locked.values())
     successor = watch.workers.start()
-    watch.screen.tell(
-        "kill", f"{victim.name} killed with -9, holding {_enumerate(held)}; {successor.name} takes over", "red"
-    )
+    watch.screen.tell("kill", f"{victim.name} killed with -9, holding {_enumerate(held)}; {successor.name} takes over")
     watch.until(lambda: not _locked(watch, victim), f"waiting for the locks of {victim.name} to expire")
     worker_kill = WorkerKill(victim.name, dict(held), list(locked), time.monotonic() - died_at)
     _tell_what_became(watch, worker_kill)
