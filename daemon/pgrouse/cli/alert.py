@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
@@ -97,13 +97,11 @@ def _try(session: CliSession, settings: SinkTable) -> bool:
         said, arrived = dsn.redact(str(error), settings.secrets()), False
     except Exception as error:  # noqa: BLE001 - what a sink's library raises is what came back
         said, arrived = dsn.redact(f"{type(error).__name__}: {error}", settings.secrets()), False
-    if session.as_json:
-        session.output.record(
-            {"sink": settings.name, "type": settings.type, "id": notice.id, "arrived": arrived, "answer": said}
-        )
-    elif arrived:
+    facts = {"sink": settings.name, "type": settings.type, "id": notice.id, "arrived": arrived, "answer": said}
+    session.output.record(facts)
+    if arrived:
         session.output.say(f"{settings.name}: arrived ({said})")
-    else:
+    elif not session.as_json:
         session.output.problem(f"{settings.name}: did not arrive: {said}")
     return arrived
 
@@ -261,7 +259,8 @@ def add_silence(
     if topic is kind is fingerprint is None:
         raise click.UsageError("give --topic, --kind or --fingerprint; --topic '*' is every topic")
     number = session.run(alert_calls.silence(kind, topic, fingerprint, for_, until, reason))
-    session.output.record({"id": number}) if session.as_json else session.output.say(str(number))
+    session.output.record({"id": number})
+    session.output.say(str(number))
 
 
 @silence.command("list")
@@ -286,9 +285,8 @@ def list_silences(session: CliSession) -> None:
 def remove_silence(session: CliSession, number: int) -> int:
     """End a silence early."""
     removed = session.run(alert_calls.unsilence(number))
-    return _done(
-        session, removed, f"silence {number} is over", f"there is no silence {number}, or it is over", id=number
-    )
+    said, problem = f"silence {number} is over", f"there is no silence {number}, or it is over"
+    return session.output.result(removed, said, problem, id=number, found=removed)
 
 
 @alert.command()
@@ -302,9 +300,8 @@ def replay(session: CliSession, sink: str | None, since: timedelta, message_id: 
     Delivered and abandoned ones. Each has a new id and is marked as sent again. Exit code 1 if there is none.
     """
     count = session.run(alert_calls.replay_alerts(sink, since, message_id))
-    return _done(
-        session, count > 0, f"{plural(count, 'message')} will be sent again", "there is no such message", messages=count
-    )
+    said, problem = f"{plural(count, 'message')} will be sent again", "there is no such message"
+    return session.output.result(count, said, problem, messages=count, found=count > 0)
 
 
 @alert.command()
@@ -313,14 +310,5 @@ def replay(session: CliSession, sink: str | None, since: timedelta, message_id: 
 def forget(session: CliSession, sink: str) -> int:
     """Delete a sink that no configuration names any more."""
     known = session.run(alert_calls.delete_sink(sink))
-    return _done(session, known, f"{sink} is deleted", f"there is no sink '{sink}'", sink=sink)
-
-
-def _done(session: CliSession, found: bool, text: str, problem: str, **values: Any) -> int:
-    if session.as_json:
-        session.output.record({**values, "found": found})
-    elif found:
-        session.output.say(text)
-    if not found:
-        session.output.problem(problem)
-    return ExitCode.OK if found else ExitCode.FOUND_A_PROBLEM
+    said, problem = f"{sink} is deleted", f"there is no sink '{sink}'"
+    return session.output.result(known, said, problem, sink=sink, found=known)

@@ -51,8 +51,7 @@ def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run
 
 
 def _preview(session: CliSession, found: int, what: str) -> int:
-    if session.as_json:
-        session.output.record({"messages": found, "at_least": found >= BOUND})
+    session.output.record({"messages": found, "at_least": found >= BOUND})
     session.output.say(f"would delete {what}: run it again without --dry-run" if found else "no message is that old")
     return ExitCode.OK
 
@@ -64,7 +63,6 @@ def _purge(session: CliSession, conn: psycopg.Connection, before: datetime, topi
         deleted, place = deleted + page.deleted, page.place
         if place is None:
             break
-    if session.as_json:
-        session.output.record({"deleted": deleted})
+    session.output.record({"deleted": deleted})
     session.output.say(f"deleted {plural(deleted, 'message')}")
     return ExitCode.OK

@@ -29,8 +29,7 @@ def install_jobs(session: CliSession) -> int:
     with session.connect() as conn:
         changed = jobs.install(conn)
         removed = jobs.remove_left_behind(conn)
-    if session.as_json:
-        session.output.record({"scheduled": changed, "removed": removed})
+    session.output.record({"scheduled": changed, "removed": removed})
     for name in changed:
         session.output.say(f"scheduled {name}")
     for name in removed:
@@ -46,10 +45,9 @@ def check(session: CliSession) -> int:
     with session.connect() as conn:
         findings = jobs.check(conn)
     for finding in findings:
-        if session.as_json:
-            session.output.record(
-                {"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "fix": finding.fix}
-            )
+        session.output.record(
+            {"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "fix": finding.fix}
+        )
         session.output.say(str(finding))
     if not findings:
         session.output.say("ok: pg_cron maintains the queue")
@@ -62,8 +60,7 @@ def remove(session: CliSession) -> int:
     """Unschedule the jobs."""
     with session.connect() as conn:
         removed = jobs.remove(conn)
-    if session.as_json:
-        session.output.record({"removed": removed})
+    session.output.record({"removed": removed})
     for name in removed:
         session.output.say(f"removed {name}")
     if not removed:

@@ -40,8 +40,7 @@ def key(session: CliSession) -> None:
     Store it only in the place that the configuration names: anyone who has it can read the messages that it encrypts.
     """
     made = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-    if session.as_json:
-        session.output.record({"key": made})
+    session.output.record({"key": made})
     session.output.say(made)
 
 
@@ -138,9 +137,8 @@ def _columns(usage: KeyUsage) -> list[Column]:
 
 
 def _print_result(session: CliSession, cipher: Cipher, rotated: RotationResult) -> int:
-    if session.as_json:
-        counts = {"key": cipher.current, "rotated": rotated.done, "skipped": rotated.left}
-        session.output.record({**counts, "missing": dict(rotated.missing), "broken": rotated.broken})
+    counts = {"key": cipher.current, "rotated": rotated.done, "skipped": rotated.left}
+    session.output.record({**counts, "missing": dict(rotated.missing), "broken": rotated.broken})
     session.output.say(f"{plural(rotated.done, 'message')} encrypted under key {cipher.current}")
     if rotated.left:
         session.output.note(

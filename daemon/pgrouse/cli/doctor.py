@@ -6,6 +6,7 @@ import difflib
 import shutil
 import textwrap
 from collections import Counter
+from dataclasses import asdict
 from itertools import groupby
 
 import click
@@ -39,15 +40,7 @@ def doctor(session: CliSession, only: tuple[str, ...], quiet: bool, strict: bool
     shown = [each for each in _in_order(found) if not (quiet and each.level == "ok")]
     if session.as_json:
         for each in shown:
-            session.output.record(
-                {
-                    "code": each.code,
-                    "level": str(each.level),
-                    "what": each.what,
-                    "fix": each.fix,
-                    "detail": each.detail,
-                }
-            )
+            session.output.record(asdict(each))
     else:
         _print(shown, found, session.output.on_terminal, all_of_it=bool(only))
     return _code(found, strict)

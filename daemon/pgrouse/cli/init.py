@@ -30,8 +30,7 @@ def init(session: CliSession, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in TEMPLATES:
         _write(folder / name, files("pgrouse.cli").joinpath("template", name).read_text(encoding="utf-8"))
-    if session.as_json:
-        session.output.record({"created": [folder / name for name in TEMPLATES]})
+    session.output.record({"created": [folder / name for name in TEMPLATES]})
     for name in TEMPLATES:
         session.output.say(f"wrote {folder / name}")
     session.output.say(_next_steps(folder))

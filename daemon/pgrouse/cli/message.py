@@ -201,16 +201,12 @@ def edit(session: CliSession, message_id: int, payload: str | None, headers: str
     if payload is headers is None:
         raise click.UsageError("give --payload or --headers")
     result = session.run(operate.edit(message_id, _checked(payload, "payload"), _checked(headers, "headers"), seen))
-    if session.as_json:
-        session.output.record({"id": message_id, "result": result})
-    if result == "edited":
-        session.output.say(f"edited {message_id}")
-        return ExitCode.OK
-    session.output.problem(f"message {message_id} was not edited: {NOT_EDITED[result]}")
-    return ExitCode.FOUND_A_PROBLEM
+    problem = f"message {message_id} was not edited: {NOT_EDITED[result]}"
+    return session.output.result(result == "edited", f"edited {message_id}", problem, id=message_id, result=result)
 
 
 NOT_EDITED = {
+    "edited": "",
     "changed": "its contents have changed since they were read",
     "running": "it runs: its handler has the old contents already",
     "ended": "it has ended, or was never published",
@@ -248,8 +244,7 @@ def _act(session: CliSession, call: Call[list[int]], message_ids: tuple[int, ...
         done = run(conn, call)
     done.sort()
     missed = [each for each in dict.fromkeys(message_ids) if each not in done]
-    if session.as_json:
-        session.output.record({report.done: done, report.missed: missed})
+    session.output.record({report.done: done, report.missed: missed})
     for each in done:
         session.output.say(report.said.format(each))
     for each in missed:

@@ -54,8 +54,7 @@ def _apply_configuration(session: CliSession, dry_run: bool, *, is_asked: bool) 
 
 
 def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:
-    if session.as_json:
-        session.output.record({"applied": applied, "dry_run": dry_run})
+    session.output.record({"applied": applied, "dry_run": dry_run})
     for name in applied if dry_run else ():
         session.output.say(f"would apply {name}")
     if not applied:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pgrouse.cli.table import Column, Row, plain_table
+from pgrouse.errors import ExitCode
 from pgrouse.extras import has_rich
 from pgrouse.format import harmless
 from pgrouse.jsonb import Raw
@@ -38,12 +39,11 @@ class Output:
         empty: what to say if there are none.
         """
         rows = list(rows)
-        if self.as_json:
-            for row in rows:
-                self.record(row)
-        elif rows:
+        for row in rows:
+            self.record(row)
+        if rows and not self.as_json:
             self._table(columns, rows)
-        else:
+        elif not self.as_json:
             self.note(empty)
         return len(rows)
 
@@ -57,8 +57,18 @@ class Output:
         print_table(columns, rows)
 
     def record(self, row: Row) -> None:
-        """Print one JSON object."""
-        print(to_json(row), flush=True)  # noqa: T201
+        """Print one JSON object; people are told by `say`."""
+        if self.as_json:
+            print(to_json(row), flush=True)  # noqa: T201
+
+    def result(self, done: object, said: str, problem: str, **facts: Any) -> int:
+        """Print what a command did, or the problem if it did nothing; return its exit code. facts: what JSON says."""
+        self.record(facts)
+        if not done:
+            self.problem(problem)
+            return ExitCode.FOUND_A_PROBLEM
+        self.say(said)
+        return ExitCode.OK
 
     def say(self, text: str) -> None:
         """Print a line for people; JSON has its own."""

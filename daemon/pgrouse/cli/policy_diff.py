@@ -38,8 +38,7 @@ def apply_configuration(session: CliSession, conn: psycopg.Connection, *, dry_ru
 
 
 def _say(session: CliSession, changes: Sequence[AnyChange], nothing: str, *, dry_run: bool) -> None:
-    if session.as_json:
-        session.output.record({"changes": [change_as_json(each) for each in changes], "dry_run": dry_run})
+    session.output.record({"changes": [change_as_json(each) for each in changes], "dry_run": dry_run})
     for each in changes:
         session.output.say(f"{'would change ' if dry_run else ''}{each}")
     if not changes:

@@ -159,8 +159,7 @@ def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
     with session.connect() as conn:
         published = publish_one(conn, **values, cipher=cipher)
     message_id = int(published) or None
-    if session.as_json:
-        session.output.record({"id": message_id, "topic": values["topic"], "outcome": published.outcome})
+    session.output.record({"id": message_id, "topic": values["topic"], "outcome": published.outcome})
     if published.outcome != "inserted":
         session.output.note(OUTCOMES[published.outcome])
     if message_id is not None:
@@ -179,8 +178,7 @@ def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]
     cipher = _cipher(session)
     with session.connect() as conn:
         many = publish_many(conn, _messages(lines, shared), cipher=cipher)
-    if session.as_json:
-        session.output.record({"published": int(many), "dropped": many.dropped, "topic": shared["topic"]})
+    session.output.record({"published": int(many), "dropped": many.dropped, "topic": shared["topic"]})
     if many.dropped:
         session.output.note(f"{plural(many.dropped, 'message')} dropped: the topic is full")
     session.output.say(f"published {plural(int(many), 'message')}")

@@ -91,8 +91,7 @@ def _shown(count: int) -> str:
 
 
 def _preview(session: CliSession, found: int, whole: int) -> None:
-    if session.as_json:
-        session.output.record({"messages": whole, "no_payload": found - whole, "at_least": found >= BOUND})
+    session.output.record({"messages": whole, "no_payload": found - whole, "at_least": found >= BOUND})
     if found:
         session.output.say(f"would publish {_shown(whole)} again: run it again without --dry-run")
     else:
@@ -128,6 +127,5 @@ def _replay(
 
 
 def _report(session: CliSession, rows: list[dead_calls.Redriven]) -> None:
-    if session.as_json:
-        for each in rows:
-            session.output.record(asdict(each))
+    for each in rows:
+        session.output.record(asdict(each))

@@ -239,18 +239,10 @@ def resume(session: CliSession, name: str) -> None:
 def run_now(session: CliSession, name: str) -> int:
     """Publish the message of a schedule now, and print its id. Its ticks stay as they are."""
     published = session.run(schedule_calls.run_schedule(name))
-    if session.as_json:
-        session.output.record({"name": name, **asdict(published)})
-    elif published.outcome == "published":
-        session.output.say(str(published.id))
-    if published.outcome == "published":
-        return ExitCode.OK
-    session.output.problem(
-        "the topic is full and drops messages: nothing was published"
-        if published.id is None
-        else f"message {published.id} has the key of this schedule: nothing was published"
-    )
-    return ExitCode.FOUND_A_PROBLEM
+    has_key = f"message {published.id} has the key of this schedule: nothing was published"
+    problem = has_key if published.id else "the topic is full and drops messages: nothing was published"
+    is_published = published.outcome == "published"
+    return session.output.result(is_published, str(published.id), problem, name=name, **asdict(published))
 
 
 @schedule.command()
@@ -343,8 +335,7 @@ def _ago(at: datetime | None, clock: datetime) -> str | None:
 
 
 def _say(session: CliSession, name: str, text: str, **facts: str | bool) -> None:
-    if session.as_json:
-        session.output.record({"name": name, **facts})
+    session.output.record({"name": name, **facts})
     session.output.say(text)
 
 

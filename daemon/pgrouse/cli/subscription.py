@@ -7,7 +7,6 @@ import click
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.table import Column
 from pgrouse.client.queries.topic import add_subscription, find_subscriptions, remove_subscription
-from pgrouse.errors import ExitCode
 
 
 @click.group(cls=CommandGroup)
@@ -40,8 +39,7 @@ def list_subscriptions(session: CliSession, topic: str | None) -> None:
 def add(session: CliSession, topic: str, subscriber: str) -> None:
     """Subscribe SUBSCRIBER to TOPIC from now on."""
     added = session.run(add_subscription(topic, subscriber))
-    if session.as_json:
-        session.output.record({"topic": topic, "subscriber": subscriber, "added": added})
+    session.output.record({"topic": topic, "subscriber": subscriber, "added": added})
     session.output.say(
         f"{subscriber} gets what is published to {topic}" + ("" if added else ", as before: nothing to change")
     )
@@ -54,10 +52,6 @@ def add(session: CliSession, topic: str, subscriber: str) -> None:
 def remove(session: CliSession, topic: str, subscriber: str) -> int:
     """End a subscription. Messages published before stay. Exit code 1 if there was none."""
     removed = session.run(remove_subscription(topic, subscriber))
-    if session.as_json:
-        session.output.record({"topic": topic, "subscriber": subscriber, "removed": removed})
-    if removed:
-        session.output.say(f"{subscriber} no longer gets what is published to {topic}")
-        return ExitCode.OK
-    session.output.problem(f"{subscriber} does not subscribe to {topic}: see `pgrouse subscription list`")
-    return ExitCode.FOUND_A_PROBLEM
+    said = f"{subscriber} no longer gets what is published to {topic}"
+    problem = f"{subscriber} does not subscribe to {topic}: see `pgrouse subscription list`"
+    return session.output.result(removed, said, problem, topic=topic, subscriber=subscriber, removed=removed)

@@ -85,8 +85,6 @@ def revoke(session: CliSession, name: str) -> int:
     Web servers notice it within two seconds.
     """
     was_good = session.run(revoke_token(name))
-    if session.as_json:
-        session.output.record({"name": name, "was_good": was_good})
-        return ExitCode.OK
+    session.output.record({"name": name, "was_good": was_good})
     session.output.say(f"revoked {name}" if was_good else f"{name} was not valid before")
     return ExitCode.OK

@@ -113,13 +113,10 @@ def reset(session: CliSession, topic_name: str) -> int:
     if topic_name == DEFAULTS:
         raise click.UsageError("the defaults can only be changed: see `pgrouse topic set`")
     removed = session.run(remove_policy(topic_name))
-    if session.as_json:
-        session.output.record({"topic": topic_name, "removed": removed})
-    if removed:
-        session.output.say(f"topic {topic_name} inherits the defaults")
-        return ExitCode.OK
-    session.output.problem(f"topic {topic_name} has no policy of its own: see `pgrouse topic list`")
-    return ExitCode.FOUND_A_PROBLEM
+    said, problem = "inherits the defaults", "has no policy of its own: see `pgrouse topic list`"
+    return session.output.result(
+        removed, f"topic {topic_name} {said}", f"topic {topic_name} {problem}", topic=topic_name, removed=removed
+    )
 
 
 def _put(session: CliSession, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
@@ -167,8 +164,7 @@ def pause(
     if resume_in is not None and until is not None:
         raise click.UsageError("--for and --until exclude each other")
     resume_at = session.run(operate.pause(topic_name, reason, resume_in, until, channel))
-    if session.as_json:
-        session.output.record({"topic": topic_name, "channel": channel, "paused": True, "resume_at": resume_at})
+    session.output.record({"topic": topic_name, "channel": channel, "paused": True, "resume_at": resume_at})
     end = f"until {resume_at.astimezone():%Y-%m-%d %H:%M:%S%z}" if resume_at else "until it is resumed"
     session.output.say(f"paused {_name(topic_name, channel)} {end}")
 
@@ -180,15 +176,10 @@ def pause(
 def resume(session: CliSession, topic_name: str, channel: str | None) -> int:
     """End a pause. Exit code 1 if there was none."""
     was_paused = session.run(operate.resume(topic_name, channel))
-    if session.as_json:
-        session.output.record({"topic": topic_name, "channel": channel, "was_paused": was_paused})
-    if was_paused:
-        session.output.say(f"resumed {_name(topic_name, channel)}")
-        return ExitCode.OK
-    session.output.problem(
-        f"{_name(topic_name, channel)} is not paused: see `pgrouse topic show {shlex.quote(topic_name)}`"
-    )
-    return ExitCode.FOUND_A_PROBLEM
+    name = _name(topic_name, channel)
+    problem = f"{name} is not paused: see `pgrouse topic show {shlex.quote(topic_name)}`"
+    facts = {"topic": topic_name, "channel": channel, "was_paused": was_paused}
+    return session.output.result(was_paused, f"resumed {name}", problem, **facts)
 
 
 BOUND = 10_000  # counting stops here
@@ -219,8 +210,7 @@ def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int
 
 
 def _would_purge(session: CliSession, found: int, what: str) -> int:
-    if session.as_json:
-        session.output.record({"messages": found, "at_least": found >= BOUND})
+    session.output.record({"messages": found, "at_least": found >= BOUND})
     session.output.say(f"would delete {what}: run it again without --dry-run" if found else "no messages wait there")
     return ExitCode.OK
 
@@ -237,8 +227,7 @@ def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto:
         if not batch:
             break
         deleted += batch
-    if session.as_json:
-        session.output.record({"deleted": deleted})
+    session.output.record({"deleted": deleted})
     session.output.say(f"deleted {plural(deleted, 'message')}")
     return ExitCode.OK
 

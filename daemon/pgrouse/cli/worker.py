@@ -12,11 +12,12 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
-from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_age, show_ago
 from pgrouse.jsonb import Raw
 
 MOST = 10_000
+
+UNKNOWN = "there is no worker {}: see `pgrouse worker list`"
 
 
 @click.group(cls=CommandGroup)
@@ -64,12 +65,7 @@ def drain(session: CliSession, name: str) -> int:
     It reacts within seconds. A service manager may start it again.
     """
     is_known = session.run(drain_worker(name))
-    if session.as_json:
-        session.output.record({"name": name, "draining": is_known})
-    if not is_known:
-        return _unknown(session, name)
-    session.output.say(f"asked {name} to drain")
-    return ExitCode.OK
+    return session.output.result(is_known, f"asked {name} to drain", UNKNOWN.format(name), name=name, draining=is_known)
 
 
 @worker.command()
@@ -83,15 +79,6 @@ def scale(session: CliSession, name: str, concurrency: int | None) -> int:
     stopped.
     """
     is_known = session.run(scale_worker(name, concurrency))
-    if session.as_json:
-        session.output.record({"name": name, "concurrency": concurrency, "scaled": is_known})
-    if not is_known:
-        return _unknown(session, name)
-    many = f"{plural(concurrency, 'handler')} at once" if concurrency else "as many handlers as it is configured for"
-    session.output.say(f"asked {name} to run {many}")
-    return ExitCode.OK
-
-
-def _unknown(session: CliSession, name: str) -> int:
-    session.output.problem(f"there is no worker {name}: see `pgrouse worker list`")
-    return ExitCode.FOUND_A_PROBLEM
+    how = plural(concurrency, "handler") + " at once" if concurrency else "as many handlers as it is configured for"
+    facts = {"name": name, "concurrency": concurrency, "scaled": is_known}
+    return session.output.result(is_known, f"asked {name} to run {how}", UNKNOWN.format(name), **facts)
