@@ -12,7 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 from work import tasks
 
 from pgrouse.client.client import Client
-from pgrouse.contrib.django import migration, project
+from pgrouse.contrib.django import project
+from pgrouse.contrib.django.apps import install_schema
 
 
 def described(ended):
@@ -153,7 +154,7 @@ def test_migrate_leaves_it_where_that_is_wanted(without_schema, settings):
     assert not installed()
 
     settings.PGROUSE = {**settings.PGROUSE, "migrate": True, "using": "other"}
-    migration.install_schema(using="default")
+    install_schema(using="default")
     assert not installed()
 
 
@@ -171,6 +172,6 @@ def test_a_role_that_may_not_install_it_is_told_what_to_do(weak_role, settings):
     wanted.settings_dict["OPTIONS"] = {"assume_role": weak_role}
     try:
         with pytest.raises(CommandError, match=r"PGROUSE = \{\"migrate\": False\}"):
-            migration.install_schema(using="default")
+            install_schema(using="default")
     finally:
         wanted.settings_dict["OPTIONS"] = {}

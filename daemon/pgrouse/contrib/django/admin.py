@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db import Error
+from django.db import Error, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -23,7 +24,6 @@ from pgrouse.client.client import Client
 from pgrouse.client.queries.message import MessageRecord
 from pgrouse.contrib.django import project
 from pgrouse.contrib.django.models import DeadMessage, QueuedMessage, WaitingMessage
-from pgrouse.contrib.django.queue_client import queue_client
 from pgrouse.errors import MessageNotFound, PgrouseError
 from pgrouse.format import plural
 
@@ -396,3 +396,18 @@ def _exact(text: str) -> float:
 def _digest(record: MessageRecord) -> str:
     content = record.body if record.payload_json is None else record.payload_json.encode()
     return hashlib.md5(content or b"", usedforsecurity=False).hexdigest()
+
+
+@contextmanager
+def queue_client(actor: str = "") -> Iterator[Client]:
+    """Yield a client in a transaction of Django, or a savepoint of the one that is open. Errors of the server are Django's.
+
+    Args:
+        actor: whose name the audit log gets; that of the database user unless given.
+    """
+    connection = project.connection()
+    with transaction.atomic(using=connection.alias):
+        connection.ensure_connection()
+        with connection.wrap_database_errors, connection.cursor() as cursor:
+            cursor.execute("SELECT pg_catalog.set_config('messages.actor', %s, true)", [actor])
+            yield Client(connection.connection)

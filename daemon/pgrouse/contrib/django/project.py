@@ -120,14 +120,14 @@ def _dsn_value() -> Value:
 def _task_values() -> Iterable[Value]:
     if not getattr(settings, "TASKS", None):  # before Django 6 there need not be tasks at all
         return ()
-    from pgrouse.contrib.django.task_topics import find_task_handlers  # noqa: PLC0415 - extra django
+    from pgrouse.contrib.django.queued_task import find_task_handlers  # noqa: PLC0415 - extra django
 
     return find_task_handlers()
 
 
 def _of_queues(found: Config, queues: Collection[str]) -> Config:
     """Return the configuration without the topics that are handled and are no tasks of these queues."""
-    from pgrouse.contrib.django.task_topics import queue_of_handler  # noqa: PLC0415 - extra django
+    from pgrouse.contrib.django.queued_task import queue_of_handler  # noqa: PLC0415 - extra django
 
     known = {topic: queue_of_handler(topic, chosen.handler) for topic, chosen in found.topics.items()}
     if unknown := sorted(set(queues) - set(known.values())):

@@ -7,12 +7,15 @@ messages, and a daemon that does not know a task leaves its messages to others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from django.utils.module_loading import autodiscover_modules
 
-from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, Task
+from pgrouse.config.source import Key, Origin
+from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, Task, task_backends
 
 # How many of Django's 100 priorities above 0, and below 0, are one of the queue's 5 and 4. There 0 is the first, and 5
 # the default.
@@ -98,3 +101,38 @@ def reconstructed(task: Task, queue: str, **changes: Any) -> Task:
         queue_name=queue,
         **changes,
     )
+
+
+HANDLER = "pgrouse.contrib.django.handlers:task."
+
+
+def find_task_handlers() -> Iterator[tuple[Key, Any, Origin]]:
+    """Import the module `tasks` of each app; yield the handler of each topic that its tasks may have, as the configuration takes it."""
+    backends = [each for each in task_backends.all() if issubclass(each.task_class, QueuedTask)]
+    if not backends:
+        return
+    discover_tasks()
+    for backend in backends:
+        for path, task in _tasks_of(backend):
+            origin = _origin(task)
+            for queue in sorted(backend.queues):
+                yield ("topics", topic_of(path, queue), "handler"), f"{HANDLER}{task.module_path}", origin
+
+
+def queue_of_handler(topic: str, handler: str) -> str | None:
+    """Return the queue of a topic; None: it is not handled by a task."""
+    return path_and_queue(topic)[1] if handler.startswith(HANDLER) else None
+
+
+def _tasks_of(backend: BaseTaskBackend) -> Iterator[tuple[str, Task]]:
+    for task in known_tasks():
+        if task.backend == backend.alias:
+            yield task.module_path, task
+    for old, new in backend.renamed.items():
+        if (task := import_task(new)) is not None:
+            yield old, task
+
+
+def _origin(task: Task) -> Origin:
+    code = task.func.__code__
+    return Origin("code", Path(code.co_filename), code.co_firstlineno)

@@ -31,24 +31,3 @@ except ImportError:  # before Django 6
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
     from django_tasks.utils import normalize_json
-
-__all__ = [
-    "DEFAULT_TASK_PRIORITY",
-    "DEFAULT_TASK_QUEUE_NAME",
-    "TASK_MAX_PRIORITY",
-    "TASK_MIN_PRIORITY",
-    "BaseTaskBackend",
-    "InvalidTask",
-    "Task",
-    "TaskContext",
-    "TaskError",
-    "TaskResult",
-    "TaskResultDoesNotExist",
-    "TaskResultStatus",
-    "normalize_json",
-    "task",
-    "task_backends",
-    "task_enqueued",
-    "task_finished",
-    "task_started",
-]

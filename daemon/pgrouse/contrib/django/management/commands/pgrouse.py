@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from pgrouse.cli import main
-from pgrouse.contrib.django.session import DjangoSession
+from pgrouse.cli.command import CliSession
+from pgrouse.config.config import Config
+from pgrouse.contrib.django import project
+
+
+class DjangoSession(CliSession):
+    """A call of `manage.py pgrouse`: the settings of the project hold, below those of the file.
+
+    Args:
+        queues: handle only the tasks of these queues; none = handle everything.
+    """
+
+    def __init__(self, queues: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.queues = queues
+
+    def read_config(self) -> Config:
+        """Read the configuration."""
+        return project.load_config(self.config_path, self.overrides, self.queues)
+
 
 # Options that manage.py has read already, wherever they stand.
 OF_MANAGE = ("--settings", "--pythonpath")
