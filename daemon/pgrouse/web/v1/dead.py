@@ -90,7 +90,7 @@ class DeadMessageFilter(RequestModel):
     limit: int = Field(default=MAX_ITEMS, ge=1, le=10_000)
 
 
-class RedriveOptions(RequestModel):
+class RedriveSettings(RequestModel):
     """How to redrive."""
 
     rate: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
@@ -101,7 +101,7 @@ class RedriveOptions(RequestModel):
     """Also redrive messages that have reached `max_redrives`."""
 
 
-class RedriveRequest(RedriveOptions):
+class RedriveRequest(RedriveSettings):
     """Which dead messages to redrive, by `ids` or by `filter`, and how."""
 
     model_config = example(filter={"topic": "orders.created", "result": "failed"}, rate=10, dry_run=True)
@@ -212,7 +212,7 @@ async def redrive_dead_messages(request: Request, caller: Operator, body: Redriv
     return ApiResponse({"dry_run": body.dry_run, "results": rows})
 
 
-class RequeueRequest(RedriveOptions):
+class RequeueRequest(RedriveSettings):
     """Which copies in dead letter topics (`….dlq`) to requeue, and how."""
 
     model_config = example(rate=10)
