@@ -23,7 +23,9 @@ def tree(tmp_path: Path) -> Tree:
             "daemon/pgrouse/backoff.py": "",
             "daemon/pgrouse/client/__init__.py": "",
             "daemon/pgrouse/client/calls.py": "@binding\ndef stats() -> None: ...\n",
-            "daemon/pgrouse/client/wait.py": "from pgrouse.backoff import (\n    pause_s,  # in seconds\n    other,\n)\n",
+            "daemon/pgrouse/client/wait.py": (
+                "from pgrouse.backoff import (\n    pause_s,  # in seconds\n    other,\n)\n"
+            ),
             "daemon/pgrouse/sinks/__init__.py": "",
             "daemon/pgrouse/sinks/mail.py": "",
             "deploy/pgrouse.service": "",

@@ -176,7 +176,8 @@ class TopicPolicy(PolicyTable):
         default=30 * S,
         is_required=True,
         effects={
-            OTHER: "When a worker dies, its messages are available again after {value}. Messages that run now keep their lock."
+            OTHER: "When a worker dies, its messages are available again after {value}. "
+            "Messages that run now keep their lock."
         },
     )
     """How long a claim or a heartbeat locks a message."""
@@ -191,8 +192,10 @@ class TopicPolicy(PolicyTable):
         effects={
             "none": "A message that failed is tried again at once.",
             "constant": "Each new attempt begins {base} after the one that failed.",
-            "linear": "The first new attempt begins {base} after the failure, and each later one waits longer by the same step.",
-            OTHER: "The first new attempt begins about {base} after the failure, and each later one waits a multiple of that, up to the cap.",
+            "linear": "The first new attempt begins {base} after the failure, and each later one waits "
+            "longer by the same step.",
+            OTHER: "The first new attempt begins about {base} after the failure, and each later one waits a "
+            "multiple of that, up to the cap.",
         },
     )
     """How long to wait before the next attempt: `kind`, `base`, `step`, `factor`, `cap`, `jitter`, `max_total`."""
@@ -205,13 +208,15 @@ class TopicPolicy(PolicyTable):
         is_required=True,
         effects={
             True: "A worker whose lock has expired cannot settle its message, even if no other worker has claimed it.",
-            False: "A worker whose lock has expired can still settle its message as long as no other worker has claimed it.",
+            False: "A worker whose lock has expired can still settle its message as long as no other worker has "
+            "claimed it.",
         },
     )
     """A message whose lock has expired can no longer be settled, even if no other worker has it."""
     breaker: Annotated[Breaker, TakesKeywords()] | None = _of_attempts(
         effects={
-            OTHER: "When too many attempts fail, the topic stops automatically, and tries again with a few messages after the pause."
+            OTHER: "When too many attempts fail, the topic stops automatically, and tries again with a few "
+            "messages after the pause."
         }
     )
     """When the topic stops automatically: `failure_rate`, `min_attempts`, `window`, `pause`, `probes`."""
@@ -220,7 +225,8 @@ class TopicPolicy(PolicyTable):
         none=0,
         effects={
             0: "The concurrency of the workers is the only limit.",
-            OTHER: "At most {amount} of the topic run at once, across all workers; others wait. Messages that run now continue.",
+            OTHER: "At most {amount} of the topic run at once, across all workers; others wait. "
+            "Messages that run now continue.",
         },
     )
     """How many messages of the topic may run at once, across all workers."""
@@ -237,7 +243,8 @@ class TopicPolicy(PolicyTable):
     burst: Annotated[int, Field(ge=1, le=1_000_000), TakesKeywords()] | None = _of_limits(
         unit="messages", effects={OTHER: "After a quiet time, up to {amount} may pass at once."}
     )
-    """How many messages may pass at once after a quiet time; without it, the `dequeue_rate` of a tenth of a second, and the `publish_rate` of one second."""
+    """How many messages may pass at once after a quiet time; without it, the `dequeue_rate` of a tenth of a second, and
+    the `publish_rate` of one second."""
     channel_concurrency: Count | None = _of_limits(
         unit="messages",
         none=0,
@@ -259,7 +266,8 @@ class TopicPolicy(PolicyTable):
         default=False,
         is_required=True,
         effects={
-            True: "Within a channel, a message begins only after all earlier ones have ended; a message that is retried blocks those behind it.",
+            True: "Within a channel, a message begins only after all earlier ones have ended; "
+            "a message that is retried blocks those behind it.",
             False: "Messages of a channel no longer wait for the earlier ones.",
         },
     )
@@ -291,7 +299,8 @@ class TopicPolicy(PolicyTable):
             "drop": "A message for the full topic is dropped without an error: it is lost.",
         },
     )
-    """What happens to a publish while the topic is full: it is refused with an error, or its message is dropped without one."""
+    """What happens to a publish while the topic is full: it is refused with an error, or its message is dropped without
+    one."""
     max_payload_bytes: Annotated[int, Field(ge=1, le=16_777_216), TakesKeywords()] | None = _of_publishing(
         unit="bytes", none=16_777_216, effects={OTHER: "Larger payloads than {amount} are refused at the publish."}
     )
@@ -304,15 +313,18 @@ class TopicPolicy(PolicyTable):
             OTHER: "A payload that does not match the schema is refused at the publish, or rejected by the worker.",
         },
     )
-    """The JSON Schema of payloads. Clients check it when they publish, and workers before they run the handler; the database does not."""
+    """The JSON Schema of payloads. Clients check it when they publish, and workers before they run the handler; the
+    database does not."""
     ttl: Annotated[Duration, between(0 * S, 3650 * DAY), TakesKeywords()] | None = _of_publishing(
         none=0 * S,
         effects={
             0 * S: "Messages wait for as long as it takes.",
-            OTHER: "A message that waits longer than {value} ends as expired. This applies to messages published from then on.",
+            OTHER: "A message that waits longer than {value} ends as expired. "
+            "This applies to messages published from then on.",
         },
     )
-    """How long a message may wait after it is available, unless its publisher sets another time; then it ends as expired."""
+    """How long a message may wait after it is available, unless its publisher sets another time; then it ends as
+    expired."""
     key_ttl: Annotated[Duration, between(0 * S, 365 * DAY), TakesKeywords()] | None = _of_publishing(
         none=0 * S,
         effects={
@@ -373,7 +385,8 @@ class TopicPolicy(PolicyTable):
             False: "Dead messages stay in the archive only.",
         },
     )
-    """Dead messages also get a live copy in `<topic>.dlq`. Refused for `.dlq` topics, and for names of more than 196 bytes."""
+    """Dead messages also get a live copy in `<topic>.dlq`. Refused for `.dlq` topics, and for names of more than 196
+    bytes."""
     max_redrives: Count | None = _of_archive(
         unit="redrives",
         default=10,

@@ -170,7 +170,8 @@ def _conclude(demo_report: DemoReport, screen: Screen) -> None:
     verdict = "all checks passed" if demo_report.balanced else "SOME CHECKS FAILED"
     screen.tell(
         "result",
-        f"{verdict}; {demo_report.took_s:.1f} s in all, first message done after {demo_report.work_began_after_s:.1f} s",
+        f"{verdict}; {demo_report.took_s:.1f} s in all,"
+        f" first message done after {demo_report.work_began_after_s:.1f} s",
     )
 
 

@@ -52,7 +52,7 @@ class Screen:
             self.tell("...", f"{gauge.done:,}/{gauge.total:,} done, {gauge.per_s:,.0f}/s, {gauge.dead:,} dead")
 
     def table(self, rows: list[list[str]]) -> None:
-        """Write the results in columns: a row of titles, then the rows. The first value of a row is aligned left, numbers right."""
+        """Write the results in columns: a row of titles, then the rows. Only the first column is aligned left."""
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         self._write("")
         for first, *numbers in rows:

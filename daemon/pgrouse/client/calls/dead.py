@@ -49,7 +49,8 @@ class Redriven:
 
     Attributes:
         message_id: the id of the new message; None: there is none.
-        outcome: redriven, keyless (redriven without its key), superseded, redriven_before, too_often, too_large, or not_dead.
+        outcome: redriven, keyless (redriven without its key), superseded, redriven_before, too_often, too_large, or
+            not_dead.
     """
 
     archived_id: int

@@ -106,4 +106,7 @@ def lock_holders(
 
 @binding
 def snapshot_age() -> Call[float | None]:
-    """Return for how many seconds the oldest transaction has kept vacuum from removing rows; None = that may not be seen."""
+    """Return for how many seconds the oldest transaction has kept vacuum from removing rows.
+
+    None = that may not be seen.
+    """

@@ -30,7 +30,8 @@ class Channel:
 
     Attributes:
         concurrency: how many messages run at once at most; None = as the policy of its topic says.
-        min_interval: the time between two messages at least; in JSON, in seconds; None = as the policy of its topic says.
+        min_interval: the time between two messages at least; in JSON, in seconds; None = as the policy of its topic
+            says.
         paused: whether it is paused by a pause of its own.
         paused_by: the user who paused it; None: it is not paused.
         paused_reason: why it is paused; None: it is not, or no reason was given.

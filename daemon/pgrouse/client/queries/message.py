@@ -163,7 +163,8 @@ class MessageRecord(ListedMessage):
         locked_at: when the last attempt claimed it.
         redriven_from: the dead message that it was redriven from.
         error_fingerprint: equal for similar errors.
-        history_json: the attempts that ended before the last one; those with `_json` are decoded by properties of the same name without it.
+        history_json: the attempts that ended before the last one; those with `_json` are decoded by properties of the
+            same name without it.
         redriven_as: the message that it was redriven as.
         expires_at: when it expires if no attempt has begun.
         max_attempts: its own limit; None: the topic's.

@@ -400,7 +400,9 @@ def _digest(record: MessageRecord) -> str:
 
 @contextmanager
 def queue_client(actor: str = "") -> Iterator[Client]:
-    """Yield a client in a transaction of Django, or a savepoint of the one that is open. Errors of the server are Django's.
+    """Yield a client in a transaction of Django, or a savepoint of the one that is open.
+
+    Errors of the server are Django's.
 
     Args:
         actor: whose name the audit log gets; that of the database user unless given.

@@ -18,10 +18,10 @@ from pgrouse.install import schema
 
 
 def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None:
-    """Do what `pgrouse migrate` does, before the migrations of the project: install the schema, apply policies. For the signal pre_migrate.
+    """Do what `pgrouse migrate` does, before the migrations of the project: install the schema, apply policies.
 
-    Nothing is done with PGROUSE = {"migrate": False}, in other databases, and where everything is up to date. So a role that may not change
-    the schema can migrate the project.
+    For the signal pre_migrate. Nothing is done with PGROUSE = {"migrate": False}, in other databases, and where
+    everything is up to date. So a role that may not change the schema can migrate the project.
 
     Raises:
         CommandError: this role may not do that.
@@ -35,7 +35,8 @@ def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None
             _apply_policies(conn)
     except psycopg.errors.InsufficientPrivilege as error:
         raise CommandError(
-            f"the schema messages cannot be installed or brought up to date by this role ({error.diag.message_primary}): run "
+            "the schema messages cannot be installed or brought up to date by this role "
+            f"({error.diag.message_primary}): run "
             '`pgrouse migrate` as its owner, and set PGROUSE = {"migrate": False} here'
         ) from error
     if applied and verbosity >= 1:

@@ -107,7 +107,10 @@ HANDLER = "pgrouse.contrib.django.handlers:task."
 
 
 def find_task_handlers() -> Iterator[tuple[Key, Any, Origin]]:
-    """Import the module `tasks` of each app; yield the handler of each topic that its tasks may have, as the configuration takes it."""
+    """Import the module `tasks` of each app; yield the handler of each topic that its tasks may have.
+
+    The handlers are written as the configuration takes them.
+    """
     backends = [each for each in task_backends.all() if issubclass(each.task_class, QueuedTask)]
     if not backends:
         return

@@ -1,4 +1,4 @@
-"""Responses whose members are the columns of a row: the class of the row has their names and types, and says what they mean."""
+"""Responses whose members are the columns of a row: the class of the row has their names, types and meanings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITTEN: dict[Any, Any] = {
 def members_of(
     row: type[Any], *, only: Collection[str] = (), without: Collection[str] = ()
 ) -> Callable[[type[ResponseModel]], Any]:
-    """Add the columns of a row to the members of a response; those that the response itself has stay as they are there."""
+    """Add the columns of a row to the members of a response; those that it has itself stay as they are."""
 
     def add(model: type[ResponseModel]) -> type[ResponseModel]:
         members: dict[str, Any] = {}

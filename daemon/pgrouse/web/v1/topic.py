@@ -90,7 +90,10 @@ class TopicDetail(ResponseModel):
     own: dict[str, Any]
     """The values that the topic itself sets."""
     paused: dict[str, Any] | None
-    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`; null: it is not."""
+    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`.
+
+    null: it is not paused.
+    """
 
 
 class PauseRequest(RequestModel):
