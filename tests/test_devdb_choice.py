@@ -13,8 +13,8 @@ import pytest
 
 from pgrouse import devdb
 from pgrouse.devdb import container, installation, os_user
+from pgrouse.devdb.choice import ExternalServer
 from pgrouse.devdb.container import Container
-from pgrouse.devdb.external import ExternalServer
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
 from tests.server.deadline import eventually

@@ -21,7 +21,7 @@ from fastapi import FastAPI, Request
 from pgrouse import publish
 from pgrouse.web import Caller, MountedApp, app
 from pgrouse.web.access.caller import Role
-from pgrouse.web.page.navigation import NAVIGATION
+from pgrouse.web.page.page import NAVIGATION
 from tests.api.site import Site
 from tests.server.postgres import Database
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from pgrouse.web.access.credentials import COOKIE
+from pgrouse.web.access.security import COOKIE
 from pgrouse.web.access.token_cache import csrf_token
 from pgrouse.web.http import http_protocol
 from tests.api.site import Site, code

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.alerts.rules import sink_rules
+from pgrouse.alerts.delivery import sink_rules
 from pgrouse.alerts.sinks import KNOWN_KEYS, TYPES, read_sinks, with_sinks
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.config.alerts import AlertKind

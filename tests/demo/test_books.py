@@ -15,7 +15,7 @@ from pgrouse.demo import verification
 from pgrouse.demo.alerts import AlertFeed
 from pgrouse.demo.environment import examples
 from pgrouse.demo.input_files import InputFiles, find
-from pgrouse.demo.published import PublishedMessages
+from pgrouse.demo.progress_watch import PublishedMessages
 from pgrouse.demo.verification import Verification
 from pgrouse.demo.worker_kill import WorkerKill
 from tests.server.postgres import Database

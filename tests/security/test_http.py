@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pgrouse.web import server
 from pgrouse.web.access import security, token_cache, tokens
-from pgrouse.web.access.credentials import COOKIE
+from pgrouse.web.access.security import COOKIE
 from pgrouse.web.http import http_protocol
 from tests.api.site import Site, code
 from tests.server.deadline import eventually

@@ -33,7 +33,7 @@ PLACES = {
     ("daemon/pgrouse/config/described_model.py", "import_module"): "the module of a model",
     ("daemon/pgrouse/extras.py", "find_spec"): OURS,
     ("daemon/pgrouse/cli/pipeline.py", "find_spec"): OURS,
-    ("daemon/pgrouse/demo/dashboard.py", "find_spec"): OURS,
+    ("daemon/pgrouse/demo/hints.py", "find_spec"): OURS,
     ("daemon/pgrouse/devdb/container.py", "find_spec"): OURS,
     ("daemon/pgrouse/devdb/installation.py", "find_spec"): OURS,
     ("daemon/pgrouse/process/file_watch.py", "find_spec"): OURS,

@@ -13,9 +13,8 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
-from pgrouse.handlers.ack_rules import AckPolicy, AckRules
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
 from pgrouse.handlers.outcome import Ack, Defer, Fail, Reject, Retry
-from pgrouse.handlers.retry_strategy import RetryStrategy
 
 Claimed = Callable[..., Message]
 

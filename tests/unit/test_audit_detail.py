@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.web.page.audit_detail import detail_lines
+from pgrouse.web.pages.audit import detail_lines
 
 
 @pytest.mark.parametrize(

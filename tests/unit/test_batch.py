@@ -25,11 +25,10 @@ from pgrouse.config import config
 from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import ConfigError
 from pgrouse.handlers import loader as handlers
-from pgrouse.handlers.ack_rules import AckPolicy, AckRules
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
 from pgrouse.handlers.batch import Batch, BatchContext, Item
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
-from pgrouse.handlers.retry_strategy import RetryStrategy
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from tests.unit.test_executor import Gate, ends, executor_of, nothing, until

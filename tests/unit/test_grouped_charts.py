@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from pgrouse.web.charts.grouped_charts import same_bars
+from pgrouse.web.charts.result_charts import same_bars
 
 
 def test_a_bar_that_begins_between_two_reads_moves_no_other() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.errors import ConfigError
-from pgrouse.handlers.retry_strategy import RetryStrategyFailed, to_strategy
+from pgrouse.handlers.ack_rules import RetryStrategyFailed, to_strategy
 
 Claimed = Callable[..., Message]
 

@@ -17,8 +17,8 @@ from pgrouse.event_logger import log
 from pgrouse.install import schema
 from pgrouse.process import loop, systemd
 from pgrouse.process.shutdown_signals import ShutdownSignals
+from pgrouse.process.systemd import Watchdog
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config

@@ -20,8 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from pgrouse.client.client import Client
-from pgrouse.client.client_errors import own_errors
+from pgrouse.client.client import Client, own_errors
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.waiter import Waiter
 from pgrouse.config.duration import AnyDuration

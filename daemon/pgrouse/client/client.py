@@ -8,6 +8,7 @@ Blocking; for coroutines there is `AsyncClient`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack
 
 import psycopg
+import pydantic
 
 from pgrouse import search_path, session_settings
 from pgrouse.client import policy_change
@@ -25,7 +27,6 @@ from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls import workflow as workflow_calls
 from pgrouse.client.calls.state import topic_state
-from pgrouse.client.client_errors import own_errors
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
 from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds
@@ -44,7 +45,8 @@ from pgrouse.client.wait_for import wait_for
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
-from pgrouse.errors import MessageNotFound
+from pgrouse.database_errors import explain_database_error
+from pgrouse.errors import DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
 from pgrouse.jsonb import encode
 from pgrouse.publishing.new_message import NewMessage, PublishOptions
 from pgrouse.publishing.publish import publish, publish_many
@@ -52,6 +54,30 @@ from pgrouse.publishing.published import Published, PublishedMany
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise errors of psycopg and pydantic in this block as errors of pgrouse."""
+    try:
+        yield
+    except psycopg.Error as error:
+        text, _ = explain_database_error(error)
+        if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+            raise DatabaseUnreachable(text) from error
+        raise RequestRefused(text, error.sqlstate) from error
+    except pydantic.ValidationError as error:
+        raise InvalidSetting("; ".join(map(_describe, error.errors(include_url=False)))) from error
+
+
+def _describe(problem: object) -> str:
+    assert isinstance(problem, dict)  # noqa: S101 - as pydantic has them
+    name = ".".join(map(str, problem["loc"]))
+    if problem["type"] != "extra_forbidden":
+        return f"{name}: {problem['msg']}"
+    near = difflib.get_close_matches(name, TopicPolicy.names(), n=1)
+    return f"{name}: there is no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import threading
 from collections import Counter
@@ -12,19 +13,19 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import sql
+from psycopg import AsyncConnection, Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse import search_path, session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client import pooler
-from pgrouse.client.idle_check import check_idle, check_idle_async
 from pgrouse.client.pool_connection import FAILURES, AsyncPoolConnection, PoolConnection
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
 if TYPE_CHECKING:
     import pgrouse.config.config as config  # noqa: PLR0402
+
 
 # A dead peer is noticed after 25 s while idle and 15 s while something is unacknowledged. A DSN may say otherwise.
 DEFAULTS: dict[str, Any] = {
@@ -250,3 +251,31 @@ def unclaimable_reason(error: psycopg.Error) -> str:
     return f"the server cannot return its contents: {error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"[
         :1000
     ]
+
+
+async def check_idle_async(conn: AsyncConnection[Any]) -> None:
+    """Check an idle connection, with a round trip only if the server has sent something.
+
+    An idle connection receives nothing but its end: a server that stops or terminates it says so, and closes the
+    socket. A peer that died without a word is found by neither; the timeouts of TCP end the wait for it.
+
+    Raises:
+        psycopg.OperationalError: it is at its end.
+    """
+    if _has_input(conn.fileno()):
+        await AsyncConnectionPool.check_connection(conn)
+
+
+def check_idle(conn: Connection[Any]) -> None:
+    """Check as `check_idle_async` does, on a blocking connection."""
+    if _has_input(conn.fileno()):
+        ConnectionPool.check_connection(conn)
+
+
+def _has_input(fd: int) -> bool:
+    """Whether something can be read from a socket, its end included. True where the system cannot tell."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    socket = select.poll()
+    socket.register(fd, select.POLLIN)
+    return bool(socket.poll(0))

@@ -38,3 +38,15 @@ class RateSpreader:
         """Return the delay of the next batch, after this many messages."""
         due_s = self._first_s + (done / self.rate if self.rate else 0.0)
         return timedelta(seconds=max(0.0, due_s - (time.monotonic() - self._began)))
+
+
+def bound_of_a_topic(topics: int, together: int, least: int, most: int) -> int:
+    """Return how many messages to look at of each topic, so that those of all topics together stay near the bound.
+
+    Args:
+        topics: that have dead messages.
+        together: of all topics.
+        least: of one, however many topics there are.
+        most: of one.
+    """
+    return min(most, max(least, together // max(1, topics)))

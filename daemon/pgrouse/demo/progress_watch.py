@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -11,10 +11,29 @@ from typing import Any, TypeVar
 import psycopg
 
 from pgrouse.demo.alerts import AlertFeed
-from pgrouse.demo.published import PublishedMessages
 from pgrouse.demo.screen import Gauge, Screen
 from pgrouse.demo.worker import DemoWorkers
 from pgrouse.errors import PgrouseError
+from pgrouse.publishing.publish import publish
+
+
+class PublishedMessages:
+    """The ids of the messages that were published, by topic."""
+
+    def __init__(self) -> None:
+        self.by_topic: Counter[str] = Counter()
+        self.ids: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def publish(self, conn: psycopg.Connection[Any], topic: str, payload: Any) -> int:
+        """Publish a message in the connection's transaction and note it; return its id."""
+        message_id = publish(conn, topic, payload)
+        self.by_topic[topic] += 1
+        self.ids.append(message_id)
+        return message_id
+
 
 T = TypeVar("T")
 Counts = dict[tuple[str, str | None], int]

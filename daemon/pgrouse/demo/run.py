@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgrouse.demo import (
-    dashboard,
     file_jobs,
     hints,
     input_files,
@@ -24,8 +23,7 @@ from pgrouse.demo.alerts import AlertFeed
 from pgrouse.demo.environment import DemoEnvironment, examples
 from pgrouse.demo.input_files import InputFiles
 from pgrouse.demo.latency import LostNotifications, WakeLatency
-from pgrouse.demo.progress_watch import ProgressWatch
-from pgrouse.demo.published import PublishedMessages
+from pgrouse.demo.progress_watch import ProgressWatch, PublishedMessages
 from pgrouse.demo.report import DemoReport
 from pgrouse.demo.run_folder import RunFolder
 from pgrouse.demo.screen import Screen
@@ -89,7 +87,7 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
         if not demo_report.balanced:
             folder.keep_logs = True
             screen.tell("logs", f"what the daemons said is in {folder.path}")
-        address = dashboard.start(workers, CONFIG) if options.keep else None
+        address = hints.start_dashboard(workers, CONFIG) if options.keep else None
         if options.keep:
             for each in (folder, workers, environment):
                 each.keep()

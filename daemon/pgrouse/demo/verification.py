@@ -11,7 +11,7 @@ import psycopg
 
 from pgrouse.demo.alerts import AlertFeed
 from pgrouse.demo.input_files import File, InputFiles
-from pgrouse.demo.published import PublishedMessages
+from pgrouse.demo.progress_watch import PublishedMessages
 from pgrouse.demo.retries import MAILS
 from pgrouse.demo.worker_kill import WorkerKill
 

@@ -64,7 +64,7 @@ def embedded() -> Installation | None:
 
 def inspect(bindir: Path, label: str = "") -> Installation | None:
     """Return a description of the server binaries in `bindir`; None if there is no working server."""
-    command = [bindir / "postgres", "--version"]
+    command: list[str | Path] = [bindir / "postgres", "--version"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own path
     except (OSError, subprocess.CalledProcessError):

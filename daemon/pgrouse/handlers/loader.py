@@ -21,7 +21,7 @@ from pgrouse.config import config
 from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError, show_key
 from pgrouse.errors import ConfigError
 from pgrouse.event_logger import log
-from pgrouse.handlers.ack_rules import AckPolicy, AckRules
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy, to_strategy
 from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext, SharedBatchContext
 from pgrouse.handlers.batch_options import find_batch_problems, to_batch_options
 from pgrouse.handlers.context import AsyncContext, Context, SharedContext
@@ -30,7 +30,6 @@ from pgrouse.handlers.failure import Hook
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.handlers.lifespan import LifespanFunction
 from pgrouse.handlers.middleware import with_middleware
-from pgrouse.handlers.retry_strategy import RetryStrategy, to_strategy
 from pgrouse.handlers.topic import Topic
 
 # The context of a handler, by whether it is async and whether it takes batches.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import psycopg
+
 # The name of the instrumentation, for tracers and meters.
 SCOPE = "pgrouse"
 SYSTEM = "pgrouse"
@@ -51,3 +53,13 @@ class MessagingOperation(StrEnum):
     RECEIVE = "receive"
     PROCESS = "process"
     SETTLE = "settle"
+
+
+def server_attributes(conn: object) -> dict[str, str | int]:
+    """Return its address and port, if it is a psycopg connection; nothing for others and for closed ones."""
+    if not isinstance(conn, psycopg.Connection | psycopg.AsyncConnection):
+        return {}
+    try:
+        return {SERVER_ADDRESS: conn.info.host, SERVER_PORT: conn.info.port}
+    except psycopg.Error:
+        return {}

@@ -12,8 +12,7 @@ from opentelemetry import trace
 from pgrouse import jsonb
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
-from pgrouse.telemetry.names import MessagingOperation
-from pgrouse.telemetry.server import server_attributes
+from pgrouse.telemetry.names import MessagingOperation, server_attributes
 from pgrouse.telemetry.trace_context import TRACEPARENT, P
 
 # Longer headers get no context: they may be near the limit, and tracing must not cause a rejected message.

@@ -24,9 +24,20 @@ from pgrouse.config.duration import show
 from pgrouse.error_line import last_line
 from pgrouse.format import harmless, plural, show_age, show_estimate, sparkline
 from pgrouse.top import action
-from pgrouse.top.dialog import Answer, ConfirmDialog, Field, FormDialog, NoteDialog
+from pgrouse.top.dialog import (
+    Answer,
+    ConfirmDialog,
+    Field,
+    FormDialog,
+    NoteDialog,
+    read_delay,
+    read_end,
+    read_id,
+    read_rate,
+    read_text,
+    read_yes,
+)
 from pgrouse.top.feed import Feed, ReadFailure, error_text
-from pgrouse.top.field import read_delay, read_end, read_id, read_rate, read_text, read_yes
 from pgrouse.top.snapshot import DeadRow, QueueSnapshot, TopicRow, WorkerRow
 from pgrouse.top.table import LiveColumn, LiveTable
 

@@ -14,8 +14,8 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.state import TopicState, topic_state
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
-from pgrouse.client.dead_bound import bound_of_a_topic
 from pgrouse.client.queries.worker import count_held, find_workers, handled_topics
+from pgrouse.client.redrive import bound_of_a_topic
 
 # The maximum number of messages in flight that are shown by worker.
 MOST_RUNNING = 10_000

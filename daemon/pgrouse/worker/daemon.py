@@ -23,7 +23,7 @@ from pgrouse.process import loop, stop_signals, systemd
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.process.shutdown import Requester
 from pgrouse.process.shutdown_signals import ShutdownSignals
-from pgrouse.process.watchdog import Watchdog
+from pgrouse.process.systemd import Watchdog
 from pgrouse.worker import process_exit as departure
 from pgrouse.worker import supervisor
 from pgrouse.worker.service import STOP_MARGIN_S, Service, encryption_of

@@ -19,7 +19,7 @@ from pgrouse.errors import ExitCode
 from pgrouse.event_logger import log
 from pgrouse.process import loop, stop_signals, systemd
 from pgrouse.process.shutdown_signals import deliver_on_loop
-from pgrouse.process.watchdog import Watchdog
+from pgrouse.process.systemd import Watchdog
 from pgrouse.worker import supervisor_link
 from pgrouse.worker.supervisor_link import DRAIN, SOCKET_VARIABLE, SupervisorLink
 

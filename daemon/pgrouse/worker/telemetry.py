@@ -21,8 +21,7 @@ from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.error_line import error_line
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
-from pgrouse.telemetry.names import MessagingOperation
-from pgrouse.telemetry.server import server_attributes
+from pgrouse.telemetry.names import MessagingOperation, server_attributes
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE
 
 # The default limit of the SDK for the links of a span.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hmac
 import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -20,11 +23,47 @@ from starlette.responses import Response
 
 from pgrouse.config.config import Config
 from pgrouse.web.access.caller import LOCAL, Caller, Role
-from pgrouse.web.access.credentials import BearerToken, SessionCookie, read_credentials
 from pgrouse.web.access.listen_socket import is_loopback
 from pgrouse.web.access.token_cache import LoginSession, TokenCache
 from pgrouse.web.http.base_path import base_path, route_path, with_base_in_headers
 from pgrouse.web.http.problem import Problem, to_problem
+
+COOKIE = "pgrouse_session"
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """An `Authorization` header; the secret is empty if the header has none."""
+
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCookie:
+    """The cookie of a session."""
+
+    cookie: str
+
+
+def read_credentials(request: Request) -> BearerToken | SessionCookie | None:
+    """Return the credentials of a request; None if it has none."""
+    if "authorization" in request.headers:
+        return BearerToken(_secret(request.headers["authorization"]))
+    return SessionCookie(request.cookies[COOKIE]) if COOKIE in request.cookies else None
+
+
+def _secret(authorization: str) -> str:
+    """Return the token of the header: Bearer, or the password of Basic."""
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (binascii.Error, ValueError):
+            return ""
+    return ""
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -243,3 +243,20 @@ def parse_progress(text: str) -> Counter[str]:
 def batch_delay(so_far: Counter[str], rate: float | None) -> timedelta:
     """Return how long the first message of the next batch waits for the batches before it."""
     return timedelta(seconds=so_far["done"] / rate if rate else 0)
+
+
+def parse_rate(text: str) -> float | None:
+    """Read how many a second become available; None: all at once.
+
+    Raises:
+        Problem: 422, it is no such number.
+    """
+    if not text.strip():
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0.001 <= rate <= 1_000_000:  # noqa: PLR2004 - as messages.redrive; NaN fails too
+        raise Problem(422, f"rate is {text[:50]!r}: use 0.001 to 1000000 messages a second", "invalid_rate")
+    return rate

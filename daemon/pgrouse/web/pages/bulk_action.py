@@ -15,9 +15,8 @@ from starlette.responses import Response
 from pgrouse.web.access.security import Operator
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import bulk_actions
-from pgrouse.web.page.bulk_actions import BulkAction
+from pgrouse.web.page.bulk_actions import BulkAction, parse_rate
 from pgrouse.web.page.page import render
-from pgrouse.web.page.rate import parse_rate
 from pgrouse.web.search import search
 from pgrouse.web.search.message_counts import estimate_waiting
 from pgrouse.web.search.search import Search, parse_id

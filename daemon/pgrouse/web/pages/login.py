@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.web.access import security
-from pgrouse.web.access.credentials import COOKIE, SessionCookie
+from pgrouse.web.access.security import COOKIE, SessionCookie
 from pgrouse.web.http.base_path import base_path
 from pgrouse.web.page.page import render
 

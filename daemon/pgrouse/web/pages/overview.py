@@ -20,14 +20,21 @@ from pgrouse.client.queries.worker import count_workers
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.access.security import Operator, Viewer, check_permission
-from pgrouse.web.charts.grouped_charts import read_topic_charts, read_worker_charts
-from pgrouse.web.charts.result_charts import MIN_BAR_S, RESULTS, count_results, read_bars, result_charts
+from pgrouse.web.charts.result_charts import (
+    MIN_BAR_S,
+    RESULTS,
+    count_results,
+    read_bars,
+    read_topic_charts,
+    read_worker_charts,
+    result_charts,
+)
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page import view
 from pgrouse.web.page.page import render
 from pgrouse.web.page.problems import read_problems
 from pgrouse.web.page.view import Context, View
-from pgrouse.web.search.topic_counts import read_topic_counts
+from pgrouse.web.search.message_counts import read_topic_counts
 
 router = APIRouter(include_in_schema=False)
 

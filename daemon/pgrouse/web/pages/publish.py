@@ -17,7 +17,7 @@ from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.security import Publisher, check_permission
 from pgrouse.web.http.problem import Problem, to_problem
 from pgrouse.web.page.page import render
-from pgrouse.web.search.topic_counts import read_topic_counts
+from pgrouse.web.search.message_counts import read_topic_counts
 from pgrouse.web.v1.publish import PublishRequest
 
 router = APIRouter(include_in_schema=False)

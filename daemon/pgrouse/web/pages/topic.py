@@ -43,7 +43,7 @@ from pgrouse.web.page import policy_form, view
 from pgrouse.web.page.page import render, render_fragment
 from pgrouse.web.page.policy_form import PolicyDraft
 from pgrouse.web.page.view import Context, View
-from pgrouse.web.search.topic_counts import read_counts_of
+from pgrouse.web.search.message_counts import read_counts_of
 
 router = APIRouter(include_in_schema=False)
 

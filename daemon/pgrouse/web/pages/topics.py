@@ -25,7 +25,7 @@ from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.pages.overview import VIEW as OVERVIEW
 from pgrouse.web.pages.topic import VIEW as TOPIC
-from pgrouse.web.search.topic_counts import read_topic_counts
+from pgrouse.web.search.message_counts import read_topic_counts
 
 router = APIRouter(include_in_schema=False)
 

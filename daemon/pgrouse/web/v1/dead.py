@@ -30,10 +30,10 @@ from pgrouse.web.v1.model import (
     Topic,
     Wait,
     example,
+    members_of,
 )
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1/dead", tags=["dead"], route_class=StrictRoute)
 

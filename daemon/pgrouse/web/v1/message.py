@@ -39,11 +39,11 @@ from pgrouse.web.v1.model import (
     Timestamp,
     Topic,
     example,
+    members_of,
 )
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1", tags=["messages"], route_class=StrictRoute)
 

@@ -32,11 +32,11 @@ from pgrouse.web.v1.model import (
     Topic,
     Wait,
     example,
+    members_of,
 )
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.row_members import members_of
 
 T = TypeVar("T")
 

@@ -10,11 +10,10 @@ from pgrouse.client.queries.topic import Subscription, add_subscription, find_su
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
-from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, example
+from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, example, members_of
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.row_members import members_of
 
 router = APIRouter(prefix="/v1/topics/{topic}/subscriptions", tags=["subscriptions"], route_class=StrictRoute)
 

@@ -18,13 +18,22 @@ from pgrouse.web.access.caller import Role
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
-from pgrouse.web.search.topic_counts import read_topic_counts
+from pgrouse.web.search.message_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseModel, TimestampText, Topic, example
+from pgrouse.web.v1.model import (
+    Cursor,
+    Label,
+    Limit,
+    RequestModel,
+    ResponseModel,
+    TimestampText,
+    Topic,
+    example,
+    members_of,
+)
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.row_members import members_of
 from pgrouse.web.v1.topic import TopicCounts
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
