@@ -63,9 +63,9 @@ def preview(conn: psycopg.Connection, group: DeadRow, options: RedriveOptions) -
     with conn.transaction():
         conn.execute(TIMEOUT)
         since = run(conn, clock.now()) - DAY
-        found = run(conn, dead.find_dead(group.topic, group.result, group.fingerprint, since, limit=AT_ONCE))
+        found = run(conn, dead.find_dead(group.topic, group.result, group.error_fingerprint, since, limit=AT_ONCE))
         # Without a fingerprint the filter takes all of the topic and result.
-        ids = [each.id for each in found if each.error_fingerprint == group.fingerprint]
+        ids = [each.id for each in found if each.error_fingerprint == group.error_fingerprint]
         would = run(conn, dead.preview_redrive(ids, force=options.force))
     backs = {each.archived_id for each in would if each.outcome in REDRIVEN_OUTCOMES}
     staying = Counter(each.outcome for each in would if each.outcome not in REDRIVEN_OUTCOMES)

@@ -24,20 +24,9 @@ from pgrouse.config.duration import show
 from pgrouse.error_line import last_line
 from pgrouse.format import harmless, plural, show_age, show_estimate, sparkline
 from pgrouse.top import action
-from pgrouse.top.dialog import (
-    Answer,
-    ConfirmDialog,
-    Field,
-    FormDialog,
-    NoteDialog,
-    read_delay,
-    read_end,
-    read_id,
-    read_rate,
-    read_text,
-    read_yes,
-)
+from pgrouse.top.dialog import Answer, ConfirmDialog, Field, FormDialog, NoteDialog
 from pgrouse.top.feed import Feed, ReadFailure, error_text
+from pgrouse.top.field import read_delay, read_end, read_id, read_rate, read_text, read_yes
 from pgrouse.top.snapshot import DeadRow, QueueSnapshot, TopicRow, WorkerRow
 from pgrouse.top.table import LiveColumn, LiveTable
 
@@ -50,7 +39,7 @@ WORKER_STYLES = {"working": "green", "draining": "yellow", "stopping": "yellow",
 ORDERS: dict[str, Callable[[TopicRow], Any]] = {
     "name": lambda row: row.topic,
     "ready": lambda row: (-row.ready, row.topic),
-    "dead": lambda row: (-row.dead, row.topic),
+    "dead": lambda row: (-row.dead_last_day, row.topic),
     "rate": lambda row: (-(row.rate or 0), row.topic),
 }
 
@@ -93,7 +82,7 @@ def _topics() -> LiveTable[TopicRow]:
         LiveColumn("READY", 8, lambda t: _waiting(t.ready), right=True),
         LiveColumn("RUNNING", 7, lambda t: f"{t.running:,}", right=True),
         LiveColumn("DELAYED", 8, lambda t: _waiting(t.delayed), right=True, from_width=WIDE),
-        LiveColumn("DEAD", 7, lambda t: f"{t.dead:,}", _red_if(lambda t: t.dead), right=True),
+        LiveColumn("DEAD", 7, lambda t: f"{t.dead_last_day:,}", _red_if(lambda t: t.dead_last_day), right=True),
         LiveColumn("OLDEST", 6, lambda t: _seconds(t.oldest_ready_s), right=True),
         LiveColumn("RATE", 7, lambda t: _number(t.rate), right=True),
         LiveColumn("WAIT", 5, lambda t: _seconds(t.wait_p95_s), right=True),
@@ -113,7 +102,7 @@ def _workers() -> LiveTable[WorkerRow]:
     columns = [
         LiveColumn("WORKER", 0, lambda w: w.name),
         LiveColumn("STATE", 8, lambda w: w.state, lambda w: WORKER_STYLES.get(w.state, "")),
-        LiveColumn("SEEN", 6, lambda w: _seconds(w.seen_s), right=True),
+        LiveColumn("SEEN", 6, lambda w: show_age(w.age), right=True),
         LiveColumn("LISTENER", 10, lambda w: w.listener, lambda w: "" if w.listener == "listening" else "yellow"),
         LiveColumn("SLOTS", 6, lambda w: f"{w.concurrency:,}", right=True, from_width=WIDE),
         LiveColumn("SINCE", 6, lambda w: _seconds(w.oldest_s), right=True, from_width=WIDE),
@@ -133,14 +122,14 @@ def _dead() -> LiveTable[DeadRow]:
         LiveColumn("LAST", 5, lambda g: _seconds(g.last_s), right=True),
         LiveColumn("BY HOUR", 12, lambda g: sparkline(g.trend[-12:]).rjust(12)),
         LiveColumn("SAMPLE", 9, lambda g: str(g.sample_id), right=True),
-        LiveColumn("FINGERPRINT", 16, lambda g: g.fingerprint, from_width=WIDE),
+        LiveColumn("FINGERPRINT", 16, lambda g: g.error_fingerprint, from_width=WIDE),
         LiveColumn("ERROR", 0, lambda g: last_line(g.sample_error or "") or g.result, share=2),
     ]
     return LiveTable(
         "Dead",
         columns,
-        lambda g: (g.topic, g.result, g.fingerprint),
-        lambda g: f"{g.topic} {g.result} {g.fingerprint} {last_line(g.sample_error or '')}",
+        lambda g: (g.topic, g.result, g.error_fingerprint),
+        lambda g: f"{g.topic} {g.result} {g.error_fingerprint} {last_line(g.sample_error or '')}",
         "no dead message in 24 hours",
         id="dead",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 import psycopg
@@ -14,7 +14,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.state import TopicState, topic_state
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
-from pgrouse.client.queries.worker import count_held, find_workers, handled_topics
+from pgrouse.client.queries.worker import RegisteredWorker, count_held, find_workers, handled_topics
 from pgrouse.client.redrive import bound_of_a_topic
 
 # The maximum number of messages in flight that are shown by worker.
@@ -36,19 +36,9 @@ LIMITS = (
 
 
 @dataclass(frozen=True)
-class TopicRow:
-    """One topic; state: as of messages.topic_state; times in seconds, rate in messages claimed per minute.
+class TopicRow(TopicStats):
+    """One topic; state: as of messages.topic_state; rate: messages claimed per minute. None: nothing was measured."""
 
-    None: nothing is known, or there is none.
-    """
-
-    topic: str
-    ready: int
-    delayed: int
-    running: int
-    dead: int
-    oldest_ready_s: float | None
-    handled: bool
     state: str
     rate: float | None = None
     wait_p95_s: float | None = None
@@ -56,36 +46,26 @@ class TopicRow:
 
 
 @dataclass(frozen=True)
-class WorkerRow:
+class WorkerRow(RegisteredWorker):
     """One worker; running: how many messages of each topic it has in flight, the most first."""
 
-    name: str
-    host: str
-    pid: int
-    concurrency: int
-    topics: list[str]
-    listener: str | None
-    seen_s: float
-    state: str
-    running: dict[str, int] = field(default_factory=dict)
-    oldest_s: float | None = None
+    running: dict[str, int]
+    oldest_s: float | None
+
+    @property
+    def listener(self) -> str | None:
+        """The state of its connection for notifications."""
+        found: str | None = self.status.get("listener")
+        return found
 
 
 @dataclass(frozen=True)
-class DeadRow:
+class DeadRow(DeadGroup):
     """The dead messages of a day with one topic, result and fingerprint, without those that were put back.
 
     trend: by the hour.
     """
 
-    topic: str
-    result: str
-    fingerprint: str | None
-    count: int
-    at_least: bool
-    trend: list[int]
-    sample_id: int
-    sample_error: str | None
     last_s: float
 
 
@@ -163,12 +143,8 @@ def _topics(conn: psycopg.Connection) -> list[TopicRow]:
 
 
 def _topic(state: TopicState, count: TopicStats | None, measured: TopicLatency | None, minutes: float) -> TopicRow:
-    is_handled = bool(state.handled)
-    count = count or TopicStats(state.topic, 0, 0, 0, 0, None, is_handled)
-    row = TopicRow(
-        *(state.topic, count.ready, count.delayed, count.running, count.dead_last_day, count.oldest_ready_s),
-        *(is_handled, state.state),
-    )
+    count = count or TopicStats(state.topic, 0, 0, 0, 0, None, bool(state.handled))
+    row = TopicRow(**asdict(count), state=state.state)
     if measured is None:
         return row
     rate = measured.waits / minutes
@@ -187,12 +163,9 @@ def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
     for each in run(conn, count_held(MOST_RUNNING)):
         running.setdefault(each.worker, {})[each.topic] = each.count
         oldest[each.worker] = max(oldest.get(each.worker, 0.0), each.oldest_s)
+    found = run(conn, find_workers(MOST_WORKERS))
     return [
-        WorkerRow(
-            *(each.name, each.host, each.pid, each.concurrency, each.topics, each.status.get("listener")),
-            *(each.age.total_seconds(), each.state, running.get(each.name, {}), oldest.get(each.name)),
-        )
-        for each in run(conn, find_workers(MOST_WORKERS))
+        WorkerRow(**asdict(each), running=running.get(each.name, {}), oldest_s=oldest.get(each.name)) for each in found
     ]
 
 
@@ -206,17 +179,8 @@ def _dead(conn: psycopg.Connection) -> list[DeadRow]:
 
 
 def _dead_row(group: DeadGroup, now: datetime) -> DeadRow:
-    return DeadRow(
-        topic=group.topic,
-        result=group.result,
-        fingerprint=group.error_fingerprint,
-        count=group.count - group.redriven,
-        at_least=group.at_least,
-        trend=group.trend,
-        sample_id=group.sample_id,
-        sample_error=group.sample_error,
-        last_s=(now - group.last_seen).total_seconds(),
-    )
+    left = replace(group, count=group.count - group.redriven)
+    return DeadRow(**asdict(left), last_s=(now - group.last_seen).total_seconds())
 
 
 def _times(conn: psycopg.Connection) -> ThroughputSeries:

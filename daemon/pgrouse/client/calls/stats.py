@@ -33,26 +33,32 @@ class TopicStats:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLatency:
-    """A row of `messages.latency`, in seconds; None where nothing was measured."""
+class Latencies:
+    """How long messages waited, ran, and took to wake a worker, in seconds; None where nothing was measured."""
 
-    topic: str
-    waits: int
     wait_p50_s: float | None
     wait_p95_s: float | None
     wait_p99_s: float | None
-    runs: int
     run_p50_s: float | None
     run_p95_s: float | None
     run_p99_s: float | None
-    wakes: int
     wake_p50_s: float | None
     wake_p95_s: float | None
     wake_p99_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class ThroughputBar:
+class TopicLatency(Latencies):
+    """A row of `messages.latency`."""
+
+    topic: str
+    waits: int
+    runs: int
+    wakes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputBar(Latencies):
     """A row of `messages.throughput`."""
 
     at: datetime
@@ -65,15 +71,6 @@ class ThroughputBar:
     deferred: int
     released: int
     lost: int
-    wait_p50_s: float | None
-    wait_p95_s: float | None
-    wait_p99_s: float | None
-    run_p50_s: float | None
-    run_p95_s: float | None
-    run_p99_s: float | None
-    wake_p50_s: float | None
-    wake_p95_s: float | None
-    wake_p99_s: float | None
 
 
 @binding

@@ -45,31 +45,6 @@ COPIES = " UNION ALL ".join(
 
 
 @dataclass(frozen=True, slots=True)
-class DeadRecord:
-    """A dead message of a list.
-
-    Attributes:
-        worker: which one had it last.
-        redriven_as: the message that replaced it.
-        age: how long ago it ended.
-    """
-
-    id: int
-    topic: str
-    result: str
-    channel: str | None
-    key: str | None
-    attempts: int
-    redrives: int
-    archived_at: datetime
-    worker: str | None
-    error_fingerprint: str | None
-    error: str | None
-    redriven_as: int | None
-    age: timedelta
-
-
-@dataclass(frozen=True, slots=True)
 class DeadDetail:
     """How a message died. age: how long ago."""
 
@@ -79,6 +54,24 @@ class DeadDetail:
     error_fingerprint: str | None
     error: str | None
     age: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRecord(DeadDetail):
+    """A dead message of a list.
+
+    Attributes:
+        worker: which one had it last.
+        redriven_as: the message that replaced it.
+    """
+
+    channel: str | None
+    key: str | None
+    attempts: int
+    redrives: int
+    archived_at: datetime
+    worker: str | None
+    redriven_as: int | None
 
 
 @dataclass(frozen=True, slots=True)
