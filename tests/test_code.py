@@ -23,7 +23,7 @@ SLOW = {
     "pgrouse.alerts.process",
     "pgrouse.alerts.sinks",
     "pgrouse.cli.command_line",
-    "pgrouse.cli.rich_table",
+    "pgrouse.terminal.rich_table",
     "pgrouse.client.database",
     "pgrouse.config.config",
     "pgrouse.log",

@@ -16,6 +16,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DeadlockDetected
 
 from pgrouse import session_settings
+from pgrouse.client.call import run
+from pgrouse.client.queries.row import SET_VALUES
+from pgrouse.client.queries.table import schema_access, table_columns
 from pgrouse.config import dsn as dsns
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
 from pyspark_pgrouse.replica import ReplayTarget, wait_for_replay
@@ -55,19 +58,6 @@ OPTIONS = " ".join(
 OPTIONS_REJECTED = "unsupported startup parameter"
 # How much data ADBC gathers for a batch. With batches a quarter of this size an export takes an eighth longer.
 BATCH_BYTES = 16 * 1024 * 1024
-
-PRESENT = (
-    "SELECT to_regnamespace('messages') IS NOT NULL, has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')"
-)
-COLUMNS = """
-    SELECT a.attname, has_column_privilege(a.attrelid, a.attnum, 'SELECT')
-    FROM pg_catalog.pg_attribute AS a
-    JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
-    WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
-"""
-
-# The references of `read.values.Values` read this setting.
-SET_VALUES = "SELECT pg_catalog.set_config('pgrouse.values', $1::text, true)"
 
 
 def conninfo(dsn: str | None) -> str:
@@ -241,14 +231,14 @@ def check(conn: psycopg.Connection[Any], table: str, columns: Sequence[str]) -> 
         ConfigError: the role may not read; the text has the GRANT that fixes it.
     """
     who = conn.info.user
-    there, usable = conn.execute(PRESENT).fetchone() or (False, False)
+    there, usable = run(conn, schema_access())
     if not there:
         raise SchemaMismatch(
             f"database {conn.info.dbname} has no schema messages: run `pgrouse migrate` there, or name the right one"
         )
     if not usable:
         raise ConfigError(f"role {who} may not use the schema messages: GRANT messages_operator TO {who}")
-    found = dict(conn.execute(COLUMNS, [table]).fetchall())
+    found = {column.name: column.is_readable for column in run(conn, table_columns(table))}
     wanted = sorted(set(columns))
     if missing := [name for name in wanted if name not in found]:
         raise SchemaMismatch(f"messages.{table} has no column {', '.join(missing)}: run `pgrouse migrate`")

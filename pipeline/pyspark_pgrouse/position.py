@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.archive_row import last_row, nth_row, row_within_bytes
+from pgrouse.client.queries.row import EVERYTHING, Key, Scope
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.read.scope import EVERYTHING, Scope
 
 if TYPE_CHECKING:
     import psycopg
@@ -22,44 +24,6 @@ WATERMARK = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()
 NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
 SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
-# The rows that a reader may have after a position; the other queries contain this.
-BELOW_WATERMARK = """
-      FROM messages.message_archive AS a
-      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(watermark)s::xid8 AND {condition}
-"""
-# Below a watermark no more rows are added. So if there is no row with this number, the last row is the end, at whatever
-# time this runs.
-NTH = """
-    SELECT t.archive_xid::text, t.id
-    FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid, a.id OFFSET %(rows)s - 1 LIMIT 1) AS t
-"""
-LAST = """
-    SELECT t.archive_xid::text, t.id
-    FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid DESC, a.id DESC LIMIT 1) AS t
-"""
-# pg_column_size does not fetch values that are stored out of line, so this is as fast as possible; it counts compressed
-# bytes. The columns of t are qualified: otherwise the last ORDER BY would use the text with the same name, and sort 950
-# after 18034.
-BY_BYTES = """
-    SELECT t.archive_xid::text, t.id
-    FROM (
-      SELECT
-        s.archive_xid, s.id,
-        sum(s.bytes) OVER (ORDER BY s.archive_xid, s.id ROWS UNBOUNDED PRECEDING) AS bytes,
-        row_number() OVER (ORDER BY s.archive_xid, s.id) AS place
-      FROM (
-        SELECT
-          a.archive_xid, a.id,
-          coalesce(pg_column_size(a.payload), 0) + coalesce(pg_column_size(a.body), 0) AS bytes
-        {below}
-        ORDER BY a.archive_xid, a.id
-        LIMIT %(rows)s
-      ) AS s
-    ) AS t
-    WHERE t.bytes <= %(bytes)s OR t.place = 1
-    ORDER BY t.archive_xid DESC, t.id DESC
-    LIMIT 1
-"""
 LAG = """
     WITH writing AS (
       SELECT
@@ -95,6 +59,11 @@ class Position:
     """The system identifier of the cluster whose transactions are counted here."""
     xid: str
     id: int
+
+    @property
+    def key(self) -> Key:
+        """The row that it names."""
+        return self.xid, self.id
 
     def as_offset(self) -> dict[str, Any]:
         """Return it in the form of Spark's checkpoints. xid is text: in JSON, numbers above 2**53 are not safe."""
@@ -143,12 +112,12 @@ def next_end(
         watermark: the result of `watermark`, possibly from an earlier moment.
         filter: the condition on rows.
     """
-    below = BELOW_WATERMARK.format(condition=filter.sql().replace("%", "%%"))
-    bounds = {"xid": start.xid, "id": start.id, "watermark": watermark, "rows": limit_rows, "bytes": limit_bytes}
-    for query in (BY_BYTES,) if limit_bytes else (NTH, LAST):
-        if found := conn.execute(query.format(below=below), bounds).fetchone():
-            return Position(start.system, *found)
-    return None
+    below = (start.key, watermark, filter.sql())
+    if limit_bytes:
+        end = run(conn, row_within_bytes(*below, limit_rows, limit_bytes))
+    else:
+        end = run(conn, nth_row(*below, limit_rows)) or run(conn, last_row(*below))
+    return Position(start.system, *end) if end else None
 
 
 def check_cluster(conn: psycopg.Connection[Any], position: Position) -> None:

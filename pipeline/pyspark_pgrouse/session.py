@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
-from pyspark_pgrouse.executors import pgrouse_error
+from pyspark_pgrouse.errors import pgrouse_error
 from pyspark_pgrouse.java import java_home
 
 # The settings of a job, unless the cluster or the command line sets others.

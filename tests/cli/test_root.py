@@ -20,9 +20,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse.cli.error_report import explain_error, report
 from pgrouse.cli.root import COMMANDS, root
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.error_report import explain_error, report
 from tests.cli.shell import PGROUSE, Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Background

@@ -20,15 +20,14 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from pgrouse.cli.command import CliSession
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
-from pyspark_pgrouse.executors import pgrouse_error
+from pyspark_pgrouse.errors import LakeUnwritable, pgrouse_error
 from pyspark_pgrouse.jobs.export import ExportRunner, Maintenance, export
 from pyspark_pgrouse.lake import export as lake_export
 from pyspark_pgrouse.lake.columns import ColumnChoice
 from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor, held
-from pyspark_pgrouse.lake.directory import LakeUnwritable
 from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.lake.maintenance import optimize, vacuum

@@ -17,11 +17,12 @@ import pytest
 from deltalake import DeltaTable
 
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse.errors import LakeUnwritable
 from pyspark_pgrouse.lake import lake as lakes
 from pyspark_pgrouse.lake import writer as lake_writer
 from pyspark_pgrouse.lake.columns import ColumnChoice
 from pyspark_pgrouse.lake.data_file import DataFile, folder
-from pyspark_pgrouse.lake.directory import Directory, LakeUnwritable
+from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.lake import Lake, LakeInfo
 from pyspark_pgrouse.lake.maintenance import optimize
 from pyspark_pgrouse.lake.writer import LakeWriter

@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgrouse.client.queries.row import EVERYTHING, Scope, between
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position
 from pyspark_pgrouse.position import Position
-from pyspark_pgrouse.read.scope import EVERYTHING, Scope
-from pyspark_pgrouse.read.slices import between, split_range
+from pyspark_pgrouse.read.slices import split_range
 from tests.pipeline.reading import archive, settled
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

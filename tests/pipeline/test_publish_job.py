@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from pgrouse.errors import ConfigError, TopicFull
+from pyspark_pgrouse.errors import StageLost, TooManyRejected
 from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.publish.batch import PublishWriter
-from pyspark_pgrouse.publish.error import StageLost, TooManyRejected
 from pyspark_pgrouse.publish.job import JobResult, job_result
 from pyspark_pgrouse.publish.job import publish as publish_job
 from pyspark_pgrouse.publish.stage import Staged

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable, SchemaMismatch
-from pyspark_pgrouse.publish.error import ServerFull
+from pyspark_pgrouse.errors import ServerFull
 from pyspark_pgrouse.publish.job import publish, rejected_rows
 from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage
 from tests.pipeline.publishing import batch, reasons, rows, then

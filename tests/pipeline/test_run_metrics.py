@@ -17,14 +17,14 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrouse.cli.command import CliSession
+from pgrouse.client.queries.row import Scope
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.jobs.export_lag import LagExceeded, check_lag, export_lag
 from pyspark_pgrouse.jobs.program import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.position import Position, system_identifier
-from pyspark_pgrouse.read.scope import Scope
 from tests.daemon.collector import attributes, collecting
 from tests.pipeline.lakes import fill
 from tests.server.postgres import Database

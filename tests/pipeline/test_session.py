@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pyspark_pgrouse import java
-from pyspark_pgrouse.executors import pgrouse_error
+from pyspark_pgrouse.errors import pgrouse_error
 from pyspark_pgrouse.session import SparkEnded, session
 from tests.server.postgres import Database
 from tests.sql.queue import Queue

@@ -28,7 +28,10 @@ PLACES = {
     ("daemon/pgrouse/web/__init__.py", "import_module"): OURS,
     ("daemon/pgrouse/alerts/sinks/__init__.py", "import_module"): "the files next to it",
     ("daemon/pgrouse/publishing/drivers/__init__.py", "import_module"): OURS,
-    ("daemon/pgrouse/cli/lazy_group.py", "importlib.import_module"): "the commands, in the code that registers them",
+    (
+        "daemon/pgrouse/terminal/lazy_group.py",
+        "importlib.import_module",
+    ): "the commands, in the code that registers them",
     ("daemon/pgrouse/worker/child/django_connections.py", "importlib.import_module"): OURS,
     ("daemon/pgrouse/config/described_model.py", "import_module"): "the module of a model",
     ("daemon/pgrouse/extras.py", "find_spec"): OURS,

@@ -11,9 +11,7 @@ import psycopg
 
 from pgrouse.alerts import sinks
 from pgrouse.alerts.validate import validate_sinks
-from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.policy_diff import change_as_json
-from pgrouse.cli.table import Column
 from pgrouse.client import configuration_change
 from pgrouse.client.schedule_change import ScheduleChange
 from pgrouse.config.config import Config, flat_items
@@ -23,6 +21,8 @@ from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.format import plural
 from pgrouse.handlers.loader import find_suspicious_settings, load
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 
 if TYPE_CHECKING:
     from pgrouse.client.configuration_change import AnyChange

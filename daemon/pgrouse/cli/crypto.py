@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import show_progress
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.table import Column
 from pgrouse.client import key_rotation as rotation
 from pgrouse.client import key_usage
 from pgrouse.client.key_rotation import RotationResult
@@ -20,6 +17,9 @@ from pgrouse.config.crypto import KEY_BYTES
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_count
+from pgrouse.terminal.bulk import show_progress
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

@@ -10,12 +10,8 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.message_view import show_message
-from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
-from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, Requeued, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now
@@ -24,6 +20,10 @@ from pgrouse.client.redrive import REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpre
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago, sparkline
+from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.terminal.table import Column
 
 PAGE = 10_000  # ids that are chosen at once
 

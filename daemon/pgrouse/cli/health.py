@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 import click
 import psycopg
 
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import list_exports
 from pgrouse.client.clock import tick_ages
@@ -16,6 +15,7 @@ from pgrouse.client.queries.worker import find_worker, latest_daemon
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age
 from pgrouse.install import schema
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
 
 # pg_cron ticks each minute, daemons every few seconds.
 TICKED_WITHIN_S = 180

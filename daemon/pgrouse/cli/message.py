@@ -8,10 +8,7 @@ from datetime import timedelta
 import click
 import psycopg
 
-from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.message_view import show_message
-from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
-from pgrouse.cli.table import Column
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now
@@ -19,6 +16,9 @@ from pgrouse.client.queries.message import NEVER, find_ended, find_live
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.jsonb import Raw, encode
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID, RESULTS
+from pgrouse.terminal.table import Column
 
 LIVE_STATES = ("ready", "delayed", "retrying", "running")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import CliSession
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.workflow import Neighbour, workflow
@@ -22,6 +21,7 @@ from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import harmless, show_age, show_ago, show_progress
 from pgrouse.jsonb import Raw
+from pgrouse.terminal.command import CliSession
 
 DEAD = ("rejected", "failed", "lock_expired", "expired")
 LONGEST = 20_000  # characters of one value that a terminal is given

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from pgrouse.cli import policy_diff
-from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.cron import install_jobs
 from pgrouse.client.schedule_change import schedule_differences
 from pgrouse.install import schema
+from pgrouse.terminal.command import CliSession, Command
 
 
 @click.command(cls=Command)

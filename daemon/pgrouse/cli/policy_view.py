@@ -9,8 +9,6 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.cli.command import CliSession
-from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.state import TopicState, topic_state
 from pgrouse.client.clock import queue_now
@@ -20,6 +18,8 @@ from pgrouse.config.policy_settings import ChannelPolicy
 from pgrouse.config.policy_text import model_of
 from pgrouse.config.topic_policy import DEFAULTS, show_setting
 from pgrouse.format import show_age
+from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.table import Column
 
 Row = dict[str, Any]
 

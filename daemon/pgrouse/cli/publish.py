@@ -10,8 +10,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import InvalidMessage
 from pgrouse.format import plural
@@ -20,6 +18,8 @@ from pgrouse.publishing.new_message import NewMessage
 from pgrouse.publishing.publish import publish as publish_one
 from pgrouse.publishing.publish import publish_many
 from pgrouse.telemetry import trace_context
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

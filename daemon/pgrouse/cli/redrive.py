@@ -11,10 +11,6 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report, report_skipped
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
-from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
@@ -24,6 +20,10 @@ from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago
 from pgrouse.jsonb import Raw, encode
+from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report, report_skipped
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.terminal.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.terminal.table import Column
 
 PAGE = 10_000  # ids that are chosen at once
 BOUND = 10_000  # a dry run looks at this many

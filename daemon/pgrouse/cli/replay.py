@@ -10,9 +10,6 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.bulk import DELAY, RATE, report_skipped, show_progress
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.param_types import MESSAGE_ID, TIMESTAMP
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
@@ -20,6 +17,9 @@ from pgrouse.client.queries.archive import count_replayable
 from pgrouse.client.redrive import BATCH, RateSpreader
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
+from pgrouse.terminal.bulk import DELAY, RATE, report_skipped, show_progress
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.terminal.param_types import MESSAGE_ID, TIMESTAMP
 
 BOUND = 10_000  # counting stops here
 

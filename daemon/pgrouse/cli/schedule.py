@@ -11,10 +11,7 @@ import click
 import psycopg
 from psycopg import errors
 
-from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.param_types import DURATION, HEADER
 from pgrouse.cli.publish import utf8
-from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.clock import now
@@ -32,6 +29,9 @@ from pgrouse.client.queries.schedule import (
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age, show_ago
 from pgrouse.jsonb import Raw, encode
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, HEADER
+from pgrouse.terminal.table import Column
 
 NEXT = 5
 RUNS = 10

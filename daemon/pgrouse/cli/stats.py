@@ -10,15 +10,15 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.param_types import DURATION
-from pgrouse.cli.table import Column, plain_table
 from pgrouse.client.call import run
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls.export import ExportStatus, list_exports
 from pgrouse.client.clock import tick_ages
 from pgrouse.extras import has_rich
 from pgrouse.format import show_age, show_estimate
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.terminal.param_types import DURATION
+from pgrouse.terminal.table import Column, plain_table
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: time
 
 
 def _watch_on_terminal(conn: psycopg.Connection, interval: timedelta) -> None:
-    from pgrouse.cli.rich_table import WatchTable  # noqa: PLC0415 - slow to import: only terminals need rich
+    from pgrouse.terminal.rich_table import WatchTable  # noqa: PLC0415 - slow to import: only terminals need rich
 
     with WatchTable(_columns()) as table:
         while True:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.table import Column
 from pgrouse.client.queries.topic import add_subscription, find_subscriptions, remove_subscription
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 
 
 @click.group(cls=CommandGroup)

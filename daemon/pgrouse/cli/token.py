@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import click
 
-from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.param_types import DURATION
-from pgrouse.cli.table import Column
 from pgrouse.client.calls.web import add_token, revoke_token
 from pgrouse.client.queries.token import find_tokens
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION
+from pgrouse.terminal.table import Column
 from pgrouse.web.access import tokens
 
 ROLES = ("viewer", "publisher", "worker", "operator")

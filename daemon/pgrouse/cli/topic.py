@@ -9,12 +9,9 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
 from pgrouse.cli.policy_diff import apply_configuration, apply_policies
 from pgrouse.cli.policy_view import pause_as_json, read_policy_view, show_policy
-from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.state import TopicState, topic_state
@@ -22,6 +19,9 @@ from pgrouse.client.queries.topic import count_waiting, find_policies, remove_po
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, show_setting
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.table import Column
 
 CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic: concurrency, min_interval.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would change.")

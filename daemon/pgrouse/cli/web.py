@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.standard_streams import do_without_stdout
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.standard_streams import do_without_stdout
 
 
 @click.command(cls=Command)

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.format import plural, show_age, show_ago
 from pgrouse.jsonb import Raw
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 
 MOST = 10_000
 

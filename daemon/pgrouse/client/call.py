@@ -186,6 +186,12 @@ def values(rows: Rows) -> list[Any]:
     return [each for (each,) in rows]
 
 
+def pair(rows: Rows) -> tuple[Any, Any]:
+    """Read the two values of the only row."""
+    ((one, other),) = rows
+    return one, other
+
+
 def nothing(rows: Rows) -> None:
     """Read the row of a function without a result."""
 

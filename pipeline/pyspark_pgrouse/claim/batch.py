@@ -18,7 +18,7 @@ from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.bisection import Bisection
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, SUCCEEDED, AttemptOutcome, SettledCounts
-from pyspark_pgrouse.executors import pgrouse_error
+from pyspark_pgrouse.errors import pgrouse_error
 from pyspark_pgrouse.session import check_alive
 
 BatchFunction = Callable[["DataFrame"], "DataFrame | None"]

@@ -22,6 +22,7 @@ from pgrouse.client.calls.run import claimed_ids, heartbeat, read_claimed
 from pgrouse.client.calls.settle import release, release_orphaned
 from pgrouse.client.calls.worker import register_worker, touch_worker, unregister_worker
 from pgrouse.client.message import Message
+from pgrouse.client.queries.worker import find_worker
 from pgrouse.errors import PgrouseError
 from pyspark_pgrouse.claim.claim_ref import ClaimRef, chunks, unzip
 
@@ -42,7 +43,6 @@ NAME_TIMEOUT_S = 20.0
 NAME_RETRY_S = 0.1
 # How long a worker waits to be registered while it has locks to extend.
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
-HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
 
 
 class ConsumerTaken(PgrouseError):
@@ -198,7 +198,8 @@ class ClaimClient:
 
     def holder(self) -> tuple[str, int] | None:
         """Return host and process of the worker with this name, from the registry."""
-        return self.conn.execute(HOLDER, [self.worker]).fetchone()
+        found = run(self.conn, find_worker(self.worker))
+        return (found.host, found.pid) if found else None
 
 
 def claim_up_to(claim: Callable[[int, int], list[ClaimedRow]], rows: int, max_bytes: int = 0) -> list[ClaimedRow]:

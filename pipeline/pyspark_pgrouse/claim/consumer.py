@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult
@@ -22,14 +24,6 @@ from pyspark_pgrouse.session import refuse_connect, translated_errors
 if TYPE_CHECKING:
     import psycopg
     from pyspark.sql import SparkSession
-
-ONE_ATTEMPT = """
-    SELECT u.topic
-    FROM unnest(%s::text[]) AS u (topic)
-    CROSS JOIN messages.topic AS d
-    LEFT JOIN messages.topic AS t ON t.topic = u.topic
-    WHERE d.topic = '*' AND coalesce(t.max_attempts, d.max_attempts) = 1
-"""
 
 
 @dataclass(frozen=True)
@@ -69,9 +63,9 @@ def consume(
     with closing(BatchSettler(options.dsn, options.consumer)) as settler, translated_errors(spark):
         claims = ExecutorClaims(spark, options, settler)
         with LocksProcess(options) as locks:
-            run = BatchConsumer(function, claims, settler, locks, options, report, stop)
-            run.run()
-    return ConsumerResult(run.settled, run.failed_in_a_row)
+            consumer = BatchConsumer(function, claims, settler, locks, options, report, stop)
+            consumer.run()
+    return ConsumerResult(consumer.settled, consumer.failed_in_a_row)
 
 
 def check_attempts(conn: psycopg.Connection[Any], options: ConsumerOptions) -> str | None:
@@ -85,7 +79,8 @@ def check_attempts(conn: psycopg.Connection[Any], options: ConsumerOptions) -> s
     Raises:
         ConfigError: there are such topics.
     """
-    found = [topic for (topic,) in conn.execute(ONE_ATTEMPT, [list(options.topics)])]
+    policies = run(conn, find_policies(options.topics, ["max_attempts"]))
+    found = [topic for topic in options.topics if effective_policy(policies, topic)["max_attempts"] == 1]
     if not found:
         return None
     what = (

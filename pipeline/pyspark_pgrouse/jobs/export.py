@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.param_types import DURATION, TIMESTAMP
-from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.progress_bar import ProgressBar
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
@@ -220,10 +220,11 @@ class ExportRunner:
 
     def _report(self, written: list[ExportCommit], done: dict[str, int], seconds: float) -> None:
         rows, files = sum(commit.rows for commit in written), sum(len(commit.files) for commit in written)
-        lag, waiting = watermark_lag(self.work.conn), self.work.rows_waiting()
+        lag = watermark_lag(self.work.conn)
         behind = export_lag(self.work.conn, self.work.cursor.position, self.work.source.scope)
         size = sum(file.bytes for commit in written for file in commit.files)
-        record_run(RunReport(rows, size, behind.rows, behind.seconds))
+        waiting = behind.rows
+        record_run(RunReport(rows, size, waiting, behind.seconds))
         output = self.session.output
         if self.session.as_json:
             output.record(

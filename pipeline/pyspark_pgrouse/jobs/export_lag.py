@@ -6,51 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.param_types import DURATION
+from pgrouse.client.call import run
+from pgrouse.client.queries.archive_row import RowsAfter, rows_after
 from pgrouse.config.duration import show
 from pgrouse.errors import ExitCode, PgrouseError
 from pgrouse.format import plural
+from pgrouse.terminal.param_types import DURATION
 from pyspark_pgrouse.position import Position, watermark_lag
-from pyspark_pgrouse.read.scope import Scope
 
 if TYPE_CHECKING:
     import psycopg
 
+    from pgrouse.client.queries.row import Scope
+
 # The count stops at a million rows: then it is clear that the export is far behind.
 MOST_ROWS = 1_000_000
-OLDEST = """
-    SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(w.archived_at)), 0)::float8
-    FROM (
-      SELECT a.archived_at
-      FROM messages.message_archive AS a
-      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND {scope}
-      ORDER BY a.archive_xid, a.id
-      LIMIT %(most)s
-    ) AS w
-"""
 
 
 class LagExceeded(PgrouseError):
     """An export is further behind than it may be."""
 
     exit_code = ExitCode.LAG_EXCEEDED
-
-
-@dataclass(frozen=True)
-class ExportLag:
-    """The rows that an export has not copied yet.
-
-    rows: at most a million are counted; seconds: the age of the oldest, or 0 if there are none.
-    """
-
-    rows: int
-    seconds: float
 
 
 def max_lag_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,14 +43,13 @@ def max_lag_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def export_lag(conn: psycopg.Connection[Any], position: Position, scope: Scope) -> ExportLag:
-    """Measure the rows after a position."""
-    asked = OLDEST.format(scope=scope.sql().replace("%", "%%"))
-    row = conn.execute(asked, {"xid": position.xid, "id": position.id, "most": MOST_ROWS}).fetchone()
-    return ExportLag(*row)  # type: ignore[misc]
+def export_lag(conn: psycopg.Connection[Any], position: Position, scope: Scope) -> RowsAfter:
+    """Measure the rows that an export at this position has not copied yet; at most a million are counted."""
+    (lag,) = run(conn, rows_after(position.key, scope.sql(), MOST_ROWS))
+    return lag
 
 
-def check_lag(conn: psycopg.Connection[Any], lag: ExportLag, max_lag: timedelta | None) -> None:
+def check_lag(conn: psycopg.Connection[Any], lag: RowsAfter, max_lag: timedelta | None) -> None:
     """Check that an export is not too far behind.
 
     Raises:

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import CliSession
-from pgrouse.cli.error_report import report
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.error_report import report
 from pyspark_pgrouse.jobs.run_metrics import MetricsTargets, measured, metrics_options
 
 

@@ -10,16 +10,16 @@ from uuid import uuid4
 import click
 from pyspark.errors import PySparkException
 
-from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.table import Column
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pgrouse.format import plural
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.table import Column
 from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.errors import error_from_spark
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.publish import columns as publish_columns
-from pyspark_pgrouse.publish.error import error_from_spark
 from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejected_rows
 from pyspark_pgrouse.publish.preview import preview
 from pyspark_pgrouse.publish.source import Format, PublishSource, exists

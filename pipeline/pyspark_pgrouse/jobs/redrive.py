@@ -12,19 +12,19 @@ import click
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 
-from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
-from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.table import Column
 from pgrouse.client.calls import dead
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_ago
+from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.table import Column
+from pyspark_pgrouse.errors import error_from_spark
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import system_identifier
-from pyspark_pgrouse.publish.error import error_from_spark
 from pyspark_pgrouse.schema import ARCHIVE
 from pyspark_pgrouse.session import session as spark_session
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.param_types import DURATION, TIMESTAMP
-from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.config.duration import parse
 from pgrouse.format import plural
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.progress_bar import ProgressBar
 from pyspark_pgrouse.jobs.program import main, measured_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.report.build import STAGES, ReportRequest, build_report

@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from psycopg.sql import Identifier
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.table import table_columns
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import check
 
 if TYPE_CHECKING:
     import psycopg
 
-COLUMNS = """
-    SELECT a.attname, pg_catalog.format_type(a.atttypid, NULL)
-    FROM pg_catalog.pg_attribute AS a
-    WHERE a.attrelid = to_regclass('messages.message_archive') AND a.attnum > 0 AND NOT a.attisdropped
-    ORDER BY a.attnum
-"""
 # The columns that an export needs in any case.
 NEEDED = ("id", "topic", "archived_at", "archive_xid")
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -101,7 +97,9 @@ def archive_columns(
         ConfigError: this role may not read all of it, or the choice is not possible.
     """
     check(conn, "message_archive", NEEDED)
-    found = [_read(name, kind) for name, kind in conn.execute(COLUMNS) if name != DATE.name]
+    found = [
+        _read(each.name, each.type) for each in run(conn, table_columns("message_archive")) if each.name != DATE.name
+    ]
     if table is None:
         choice.check([column.name for column in found])
     chosen = choice.of(found)

@@ -16,10 +16,7 @@ from pyspark_pgrouse.position import Position
 if TYPE_CHECKING:
     import psycopg
 
-FIND = """
-    SELECT c.lake, c.lake_id, c.system_identifier, c.xid::text, c.id FROM messages.export_cursor AS c WHERE c.name = %s"""
-# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to
-# notice.
+# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to notice.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 
 
@@ -55,12 +52,6 @@ class ExportCursor:
         """Open the export at a position, unless it is open already; return it."""
         found = run(conn, open_export(name, lake, lake_id, position.xid, position.id))
         return cls(name, found.lake, found.lake_id, Position(found.system_identifier, found.xid, found.id))
-
-    @classmethod
-    def find(cls, conn: psycopg.Connection[Any], name: str) -> ExportCursor | None:
-        """Return the export with this name; None if there is none."""
-        found: Any = conn.execute(FIND, [name]).fetchone()
-        return cls(name, found[0], found[1], Position(found[2], found[3], found[4])) if found else None
 
     def advance(self, conn: psycopg.Connection[Any], end: Position) -> ExportCursor:
         """Move the cursor to `end`, and return it.

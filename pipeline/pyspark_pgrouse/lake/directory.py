@@ -17,7 +17,8 @@ import pyarrow.fs as pafs
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from pgrouse.errors import ConfigError, ExitCode, PgrouseError
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.errors import LakeUnwritable
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -33,12 +34,6 @@ NOT_PERMITTED = re.compile(
 )
 COLOR = re.compile(r"\x1b\[[0-9;]*m|↳")
 LONGEST = 300  # the longest error text: some stores answer with a page
-
-
-class LakeUnwritable(PgrouseError):
-    """The lake could not be read or written, for a reason outside of it. Committed data has not changed."""
-
-    exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from pgrouse.client.call import run
+from pgrouse.client.calls.export import list_exports
+from pgrouse.client.queries.archive_row import estimate_rows_from
+from pgrouse.client.queries.row import Scope
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position as positions
 from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns, arrow_schema
@@ -23,7 +27,6 @@ from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.lake import Lake, LakeInfo
 from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource, write_slice
 from pyspark_pgrouse.position import Position
-from pyspark_pgrouse.read.scope import Scope, literal
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,19 +36,6 @@ LEAST_ROWS = 25_000
 
 # A plan that is good for an empty archive is bad for a full one.
 SETTINGS = "SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
-# The progress bar uses the planner's estimate (LEFT). The count of waiting rows stops here: then it is clear that there
-# are many.
-MOST_WAITING = 1_000_000
-WAITING = """
-    SELECT count(*)
-    FROM (
-      SELECT FROM messages.message_archive AS a
-      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND {scope}
-      LIMIT %(most)s) AS w"""
-LEFT = """
-    EXPLAIN (FORMAT JSON)
-    SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {since}"""
-
 Run = Callable[[Callable[[ExportSlice], list[DataFile]], Sequence[ExportSlice]], list[list[DataFile]]]
 
 
@@ -126,30 +116,19 @@ class Export:
 
     def rows_left(self) -> int:
         """Return about how many rows remain to be written."""
-        asked = LEFT.format(since=self._since)
-        row: Any = self.conn.execute(asked, {"xid": self.cursor.position.xid}).fetchone()
-        return int(row[0][0]["Plan"]["Plan Rows"])
+        since = Scope(since=self.lake.info.since).sql()
+        return run(self.conn, estimate_rows_from(self.cursor.position.xid, since))
 
-    def rows_waiting(self) -> int:
-        """Return how many rows no batch has yet, because a transaction may still add rows before them.
-
-        At most a million are counted.
-        """
-        at = self.cursor.position
-        asked = WAITING.format(scope=self.source.scope.sql().replace("%", "%%"))
-        row: Any = self.conn.execute(asked, {"xid": at.xid, "id": at.id, "most": MOST_WAITING}).fetchone()
-        return int(row[0])
-
-    def batches(self, run: Run, partitions: int) -> Iterator[ExportCommit]:
+    def batches(self, run_slices: Run, partitions: int) -> Iterator[ExportCommit]:
         """Write all rows below the current watermark, batch by batch; yield each batch when it is committed.
 
         Args:
-            run: runs slices: see `executors.on_executors`.
+            run_slices: runs slices: see `executors.on_executors`.
             partitions: into how many slices a batch is split at most.
         """
         watermark = positions.watermark(self.conn)
         while batch := self.plan(watermark, partitions):
-            yield self.write(batch, run)
+            yield self.write(batch, run_slices)
 
     def plan(self, watermark: str, partitions: int) -> ExportBatch | None:
         """Return the next batch below a watermark; None if there are no rows."""
@@ -166,7 +145,7 @@ class Export:
             slices.append(ExportSlice(batch, len(slices), begin, end))
         return ExportBatch(start, slices[-1].end, tuple(slices)) if slices else None
 
-    def write(self, batch: ExportBatch, run: Run) -> ExportCommit:
+    def write(self, batch: ExportBatch, run_slices: Run) -> ExportCommit:
         """Write a batch and commit it.
 
         Raises:
@@ -175,7 +154,7 @@ class Export:
         """
         directory, source = self.lake.directory, self.source
         try:
-            written = run(lambda part: write_slice(source, directory, part), batch.slices)
+            written = run_slices(lambda part: write_slice(source, directory, part), batch.slices)
         except Exception:
             directory.remove(directory.find(batch.slices[0].batch))
             raise
@@ -197,11 +176,6 @@ class Export:
                     "use a lake that all machines see, as a shared file system or s3a://"
                 )
 
-    @property
-    def _since(self) -> str:
-        since = self.lake.info.since
-        return f"a.archived_at >= {literal(since)}".replace("%", "%%") if since else "TRUE"
-
 
 def _opened(conn: psycopg.Connection[Any], directory: Directory, options: ExportOptions) -> Lake:
     system = positions.system_identifier(conn)
@@ -210,15 +184,15 @@ def _opened(conn: psycopg.Connection[Any], directory: Directory, options: Export
         _check(lake.info, directory.url, system, options)
         return lake
     schema = arrow_schema(archive_columns(conn, options.choice))
-    if cursor := ExportCursor.find(conn, options.name):
-        raise _elsewhere(cursor, directory.url)
+    for export in run(conn, list_exports()):
+        if export.name == options.name:
+            raise _elsewhere(export.name, export.lake, directory.url)
     return Lake.make(directory, LakeInfo(options.name, system, options.topics, options.since, options.choice), schema)
 
 
-def _elsewhere(cursor: ExportCursor, url: str) -> ConfigError:
+def _elsewhere(name: str, lake: str, url: str) -> ConfigError:
     return ConfigError(
-        f"export {cursor.name} writes to another lake, {cursor.lake}: use another --name for {url}, "
-        f"or give that one up with --forget {cursor.name}"
+        f"export {name} writes to another lake, {lake}: use another --name for {url}, or give that one up with --forget {name}"
     )
 
 
@@ -261,7 +235,7 @@ def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str) -> ExportC
     positions.check_cluster(conn, end)
     cursor = ExportCursor.opened(conn, name, url, lake.id, end)
     if cursor.lake_id != lake.id:
-        raise _elsewhere(cursor, url)
+        raise _elsewhere(name, cursor.lake, url)
     if _order(cursor.position) > _order(end):
         raise ConfigError(
             f"the lake {url} lacks what export {name} had written: restore all of it, or give the export up with --forget {name} "

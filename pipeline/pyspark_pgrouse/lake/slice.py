@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from psycopg.sql import Identifier
 
+from pgrouse.client.queries.row import EVERYTHING, Scope, between, select_rows
 from pyspark_pgrouse.connection import arrow
 from pyspark_pgrouse.lake.columns import ArchiveColumn, arrow_schema
 from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.writer import LakeWriter
 from pyspark_pgrouse.position import Position
-from pyspark_pgrouse.read.scope import EVERYTHING, Scope, literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,10 +50,8 @@ class ExportSource:
     def query(self, part: ExportSlice) -> str:
         """Return the statement that reads a slice. Its conditions are those of the index that each day has."""
         columns = ", ".join(f"{c.sql} AS {_quoted(c.name)}" for c in self.columns)
-        return (
-            f"SELECT {columns} FROM messages.message_archive AS a "  # noqa: S608 - user values are quoted
-            f"WHERE (a.archive_xid, a.id) > {_place(part.start)} AND (a.archive_xid, a.id) <= {_place(part.end)} "
-            f"AND {self.scope.sql()}"
+        return select_rows(
+            "message_archive", columns, f"{between(part.start.key, part.end.key)} AND {self.scope.sql()}"
         )
 
     def read(self, part: ExportSlice) -> Iterator[pa.RecordBatch]:
@@ -73,10 +71,6 @@ def write_slice(source: ExportSource, directory: Directory, part: ExportSlice) -
         for rows in source.read(part):
             writer.write(rows)
     return writer.files
-
-
-def _place(position: Position) -> str:
-    return f"({literal(position.xid)}::xid8, {int(position.id)})"
 
 
 def _quoted(name: str) -> str:

@@ -31,12 +31,6 @@ WAITS = ("delay", "ttl")
 JSON = ("payload", "headers")
 
 
-def statement(names: list[str]) -> bytes:
-    """Return the COPY statement for these columns, which come after the number of the attempt."""
-    columns = ", ".join(["attempt", *names])
-    return f"COPY messages.publish_stage ({columns}) FROM STDIN (FORMAT binary, ENCODING 'UTF8')".encode()
-
-
 def encode(columns: Columns, attempt: UUID) -> memoryview:
     """Return the encoded rows, with the columns in their order."""
     head = struct.pack(">hi", 1 + len(columns), 16) + attempt.bytes

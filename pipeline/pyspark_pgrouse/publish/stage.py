@@ -15,6 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.bulk import begin_staging, delete_staged
+from pgrouse.client.queries.publish_stage import COPY_REJECTED, copy_staged, may_stage
 from pgrouse.errors import ConfigError, SchemaMismatch
 from pgrouse.publishing.schema_cache import READ_ALL, SchemaSnapshot
 from pyspark_pgrouse.connection import connect
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.publish.columns import Columns
 
-REJECT = b"COPY messages.publish_stage (attempt, reason, given) FROM STDIN (ENCODING 'UTF8')"
-USABLE = """
-    SELECT to_regproc('messages.begin_staging') IS NOT NULL,
-           has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')
-           AND has_function_privilege(to_regproc('messages.begin_staging')::oid, 'EXECUTE')
-"""
 # The size of one COPY; faulty rows are searched for within it.
 COPY_BYTES = 32 * 1024 * 1024
 # The limit of one value of a rejected row, and of the reason.
@@ -63,7 +58,7 @@ def check_usable(conn: psycopg.Connection[Any]) -> None:
         SchemaMismatch: the schema is missing or older.
         ConfigError: the role may not; the text has the GRANT that fixes it.
     """
-    there, permitted = conn.execute(USABLE).fetchone() or (False, False)
+    there, permitted = run(conn, may_stage())
     if not there:
         raise SchemaMismatch(
             f"database {conn.info.dbname} has no schema messages, or one that is older: run `pgrouse migrate`"
@@ -175,7 +170,7 @@ class StageWriter:
     def _refused(self, columns: Columns) -> psycopg.Error | None:
         """Stage rows all together; return the server's error if it refused them."""
         try:
-            with self._conn.cursor() as cursor, cursor.copy(publish_copy.statement(list(columns))) as copy:
+            with self._conn.cursor() as cursor, cursor.copy(copy_staged([*columns])) as copy:
                 copy.write(publish_copy.HEADER)
                 copy.write(publish_copy.encode(columns, self._attempt))
                 copy.write(publish_copy.TRAILER)
@@ -198,7 +193,7 @@ class StageWriter:
 
     def _reject(self, columns: Columns, reasons: Sequence[str]) -> None:
         rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
-        with self._conn.cursor() as cursor, cursor.copy(REJECT) as copy:
+        with self._conn.cursor() as cursor, cursor.copy(COPY_REJECTED) as copy:
             for reason, row in zip(reasons, rows, strict=True):
                 given = {
                     name: _given(name, value) for name, value in zip(columns, row, strict=True) if value is not None

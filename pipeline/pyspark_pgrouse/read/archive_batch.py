@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.archive_row import archive_size
+from pgrouse.client.queries.row import EVERYTHING, Condition, Key, Write, between, literal, visible
 from pyspark_pgrouse import connection, schema
 from pyspark_pgrouse.read import slices
 from pyspark_pgrouse.read.pushdown import condition, is_enabled
-from pyspark_pgrouse.read.scope import EVERYTHING, Scope, Write, literal
-from pyspark_pgrouse.read.slices import Key, Slice, SliceReader
+from pyspark_pgrouse.read.slices import Slice, SliceReader, scope_of
 from pyspark_pgrouse.replica import replay_target
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_pgrouse.options import Options
-    from pyspark_pgrouse.read.pushdown import Condition
 
 # On a standby the snapshot does not list running transactions, so all from its xmin on count as invisible.
 SNAPSHOT = """
@@ -35,13 +36,6 @@ SNAPSHOT = """
 """
 # The columns that decide which rows a slice has.
 NEEDED = ("archive_xid", "id")
-ARCHIVE = "messages.message_archive AS a"
-SIZE = """
-    SELECT coalesce(sum(c.reltuples) FILTER (WHERE c.reltuples > 0), 0)::bigint
-    FROM pg_catalog.pg_partition_tree('messages.message_archive') AS p
-    JOIN pg_catalog.pg_class AS c ON c.oid = p.relid
-    WHERE p.isleaf
-"""
 # A read of more rows than this without any filter is worth a warning.
 LARGE = 100_000
 # An ADBC connection costs the server about 45 ms of CPU, because it reads all types; 100,000 rows of two columns cost
@@ -69,18 +63,18 @@ class ArchiveBatch(DataSourceReader):
         return connection.run_with_retry(self._options.dsn, self._plan)
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
-        scope = Scope.of(self._options, self._also)
+        scope = scope_of(self._options, self._also)
         connection.check(conn, "message_archive", [*schema.sources(self._columns), *scope.columns(), *NEEDED])
         snapshot = conn.execute(SNAPSHOT).fetchone()[0]  # type: ignore[index]
         target = replay_target(conn) if self._options.replica_dsn else None
-        rows: int = conn.execute(SIZE).fetchone()[0]  # type: ignore[index]
-        if rows > LARGE and scope == EVERYTHING and self._options.limit is None and not self._options.group_by:
+        (size,) = run(conn, archive_size())
+        if size.rows > LARGE and scope == EVERYTHING and self._options.limit is None and not self._options.group_by:
             _warn_once()
 
         def chosen(write: Write) -> str:
-            return f"{scope.sql(write)} AND {_visible(snapshot, write)}"
+            return f"{scope.sql(write)} AND {visible(snapshot, write)}"
 
-        ranges = slices.split_range(conn, chosen(literal), None, None, self._tasks(rows))
+        ranges = slices.split_range(conn, chosen(literal), None, None, self._tasks(size.rows))
         return [Slice.of(partial(self._query, chosen, each), target) for each in ranges]
 
     def _tasks(self, rows: int) -> int:
@@ -94,8 +88,8 @@ class ArchiveBatch(DataSourceReader):
         return min(self._options.partitions, worthwhile)
 
     def _query(self, chosen: Condition, bounds: tuple[Key | None, Key | None], write: Write) -> str:
-        condition = f"{chosen(write)} AND {slices.between(*bounds, write)}"
-        return slices.query(ARCHIVE, self._columns, condition, self._options, write)
+        condition = f"{chosen(write)} AND {between(*bounds, write)}"
+        return slices.query("message_archive", self._columns, condition, self._options, write)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one slice, on an executor."""
@@ -125,15 +119,6 @@ def archive_batch(options: Options, schema_: StructType) -> ArchiveBatch:
     """
     is_pushed = is_enabled() and options.limit is None if options.pushdown is None else options.pushdown
     return (PushdownArchiveBatch if is_pushed else ArchiveBatch)(options, schema_)
-
-
-def _visible(snapshot: str, write: Write) -> str:
-    """Return the condition that a row was visible in a snapshot."""
-    _, newest, running = snapshot.split(":")
-    before = f"a.archive_xid < {write(newest, 'xid8')}"
-    if not running:
-        return before
-    return f"{before} AND pg_catalog.pg_visible_in_snapshot(a.archive_xid, {write(snapshot, 'pg_snapshot')})"
 
 
 @lru_cache

@@ -21,13 +21,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pgrouse.client.queries.row import Key, Write, between
 from pyspark_pgrouse import connection, position, schema
 from pyspark_pgrouse.options import EARLIEST, LATEST
 from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read import slices
-from pyspark_pgrouse.read.archive_batch import ARCHIVE, NEEDED
-from pyspark_pgrouse.read.scope import Scope, Write
-from pyspark_pgrouse.read.slices import Key, Slice, SliceReader
+from pyspark_pgrouse.read.archive_batch import NEEDED
+from pyspark_pgrouse.read.slices import Slice, SliceReader, scope_of
 from pyspark_pgrouse.replica import replay_target
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = schema.chosen(options, schema_)
         self._rows = SliceReader(options.replica_dsn or options.dsn, self._columns, schema_)
-        self._scope = Scope.of(options)
+        self._scope = scope_of(options)
         self._target: str | None = None
         self._nothing_until: Position | None = None
         self._warned_at = -LAG_WARNING_INTERVAL_S
@@ -150,13 +150,12 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position.check_cluster(conn, last)
         self._check(conn)
         target = replay_target(conn) if self._options.replica_dsn else None
-        start, end = (first.xid, first.id), (last.xid, last.id)
-        ranges = slices.split_range(conn, self._scope.sql(), start, end, self._options.partitions)
+        ranges = slices.split_range(conn, self._scope.sql(), first.key, last.key, self._options.partitions)
         return [Slice.of(partial(self._slice, each), target) for each in ranges]
 
     def _slice(self, bounds: tuple[Key | None, Key | None], write: Write) -> str:
-        condition = f"{self._scope.sql(write)} AND {slices.between(*bounds, write)}"
-        return slices.query(ARCHIVE, self._columns, condition, self._options, write)
+        condition = f"{self._scope.sql(write)} AND {between(*bounds, write)}"
+        return slices.query("message_archive", self._columns, condition, self._options, write)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one slice, on an executor."""

@@ -10,48 +10,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.archive_row import sample_payloads
+from pgrouse.client.queries.ready_message import sample_waiting_payloads
+from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.options import INFER, SCHEMA, Mode, Options
 from pyspark_pgrouse.read.field_type import FieldType, of_schema, of_value
-from pyspark_pgrouse.read.scope import DEAD
 
 if TYPE_CHECKING:
     import psycopg
 
-PAYLOAD_SCHEMA = """
-    SELECT coalesce(t.payload_schema, d.payload_schema)::text
-    FROM messages.topic AS d
-    LEFT JOIN messages.topic AS t ON t.topic = %(topic)s
-    WHERE d.topic = '*'
-"""
-# The newest messages of the topic; for a rare topic, those among the newest of all topics. Large ones are left out: the
-# sample is held in memory.
-ARCHIVED = """
-    SELECT s.payload
-    FROM (
-      SELECT a.topic, a.result, a.payload
-      FROM messages.message_archive AS a
-      ORDER BY a.archive_xid DESC, a.id DESC
-      LIMIT %(looked_at)s
-    ) AS a
-    CROSS JOIN LATERAL (SELECT a.payload::text) AS s (payload)
-    WHERE a.topic = %(topic)s AND {condition} AND pg_column_size(a.payload) <= %(bytes)s AND octet_length(s.payload) <= %(bytes)s
-    LIMIT %(rows)s
-"""
-WAITING = """
-    SELECT s.payload
-    FROM messages.message AS a
-    CROSS JOIN LATERAL (SELECT a.payload::text) AS s (payload)
-    WHERE a.topic = %(topic)s AND pg_column_size(a.payload) <= %(bytes)s AND octet_length(s.payload) <= %(bytes)s
-    LIMIT %(rows)s
-"""
-SAMPLE = {
-    Mode.ARCHIVE: ("message_archive", ARCHIVED.format(condition="TRUE")),
-    Mode.DEAD: ("message_archive", ARCHIVED.format(condition=DEAD)),
-    Mode.READY: ("message", WAITING),
-}
-LIMITS = {"rows": 1000, "looked_at": 100_000, "bytes": 65_536}
+# The sample: at most this many payloads, and none larger than this.
+SAMPLE_ROWS = 1000
+SAMPLE_BYTES = 65_536
 
 
 def payload_fields(dsn: str | None, topic: str, source: str = SCHEMA, mode: str = "archive") -> str:
@@ -82,17 +55,24 @@ def resolve(options: Options) -> Options:
 def _from_schema(conn: psycopg.Connection[Any], options: Options) -> str:
     (topic,) = options.topics
     connection.check(conn, "topic", ["topic", "payload_schema"])
-    (text,) = conn.execute(PAYLOAD_SCHEMA, {"topic": topic}).fetchone() or (None,)
-    if text is None:
+    policies = run(conn, find_policies([topic], ["payload_schema"]))
+    schema = effective_policy(policies, topic)["payload_schema"]
+    if schema is None:
         raise ConfigError(f"topic {topic} has no payload_schema: set one, or name the fields by option payload")
-    return _ddl(of_schema(json.loads(text)), f"the payload_schema of topic {topic}")
+    return _ddl(of_schema(schema), f"the payload_schema of topic {topic}")
 
 
 def _from_sample(conn: psycopg.Connection[Any], options: Options) -> str:
     (topic,) = options.topics
-    table, query = SAMPLE[options.mode]
-    connection.check(conn, table, ["topic", "payload"])
-    payloads = [text for (text,) in conn.execute(query, {"topic": topic, **LIMITS})]
+    is_ready = options.mode is Mode.READY
+    connection.check(conn, "message" if is_ready else "message_archive", ["topic", "payload"])
+    size = (SAMPLE_ROWS, SAMPLE_BYTES)
+    payloads = run(
+        conn,
+        sample_waiting_payloads(topic, *size)
+        if is_ready
+        else sample_payloads(topic, *size, dead=options.mode is Mode.DEAD),
+    )
     if not payloads:
         raise ConfigError(f"topic {topic} has no payloads to infer fields from: name them by option payload")
     return _ddl(infer(payloads), f"what the newest {len(payloads)} payloads of topic {topic} have in common")

@@ -7,22 +7,20 @@ of these; all of them must hold. It does not pass an OR, a limit or the list of 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource
 
 if TYPE_CHECKING:
-    from pyspark_pgrouse.read.scope import Write
+    from pgrouse.client.queries.row import Condition
     from pyspark_pgrouse.schema import SourceColumn
 
 # Spark plans a read with this program if its session allows filters in sources, and the query has some. There is no
 # other way to find out.
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
-# Writes a condition about the alias `a`.
-Condition = Callable[["Write"], str]
 # The types that can be compared, and their types in PostgreSQL.
 ORDERED = {"BIGINT": "bigint", "INT": "bigint", "TIMESTAMP": "timestamptz"}
 EQUAL = {**ORDERED, "STRING": "text"}

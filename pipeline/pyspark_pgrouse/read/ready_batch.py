@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.ready_message import ready_bounds
+from pgrouse.client.queries.row import READY, READY_COLUMNS, Scope, Write, between_ids
 from pyspark_pgrouse import connection, schema
 from pyspark_pgrouse.read import slices
-from pyspark_pgrouse.read.scope import Scope, Write
 from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 if TYPE_CHECKING:
@@ -19,23 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_pgrouse.options import Options
-
-# Ready messages are those that a claim considers now: not locked, and due. (A paused topic or a limit may still hold
-# them back.)
-READY = "a.claim_id IS NULL AND a.available_at <= now() AND (a.expires_at IS NULL OR a.expires_at > now())"
-NEEDED = ("id", "claim_id", "available_at", "expires_at")
-MESSAGES = "messages.message AS a"
-# Rough bounds are enough: they only divide the work.
-BOUNDS = """
-    SELECT t.id
-    FROM (
-      SELECT a.id, row_number() OVER (ORDER BY a.id) AS place, count(*) OVER () AS total
-      FROM messages.message AS a
-      WHERE {condition}
-    ) AS t
-    WHERE t.place %% greatest(ceil(t.total::numeric / %(parts)s)::bigint, 1) = 0 AND t.place < t.total
-    ORDER BY t.place
-"""
 
 
 class ReadyBatch(DataSourceReader):
@@ -58,27 +43,20 @@ class ReadyBatch(DataSourceReader):
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
         scope = Scope(topics=self._options.topics)
-        connection.check(conn, "message", [*schema.sources(self._columns), *scope.columns(), *NEEDED])
-        bounds = self._bounds(conn, f"{READY} AND {scope.sql()}")
+        connection.check(conn, "message", ["id", *READY_COLUMNS, *schema.sources(self._columns), *scope.columns()])
+        bounds = self._bounds(conn, scope)
         ranges = zip([None, *bounds], [*bounds, None], strict=True)
         return [Slice.of(partial(self._query, scope, each)) for each in ranges]
 
     def _query(self, scope: Scope, bounds: tuple[int | None, int | None], write: Write) -> str:
-        condition = f"{READY} AND {scope.sql(write)} AND {_between(*bounds, write)}"
-        return slices.query(MESSAGES, self._columns, condition, self._options, write)
+        condition = f"{READY} AND {scope.sql(write)} AND {between_ids(*bounds, write)}"
+        return slices.query("message", self._columns, condition, self._options, write)
 
-    def _bounds(self, conn: psycopg.Connection[Any], chosen: str) -> list[int | None]:
+    def _bounds(self, conn: psycopg.Connection[Any], scope: Scope) -> list[int]:
         if self._options.partitions == 1 or self._options.limit or self._options.group_by:
             return []
-        query = BOUNDS.format(condition=chosen.replace("%", "%%"))
-        return [id_ for (id_,) in conn.execute(query, {"parts": self._options.partitions})]
+        return run(conn, ready_bounds(scope.sql(), self._options.partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one slice, on an executor."""
         return self._rows.read(partition)
-
-
-def _between(first: int | None, last: int | None, write: Write) -> str:
-    parts = [f"a.id > {write(first, 'bigint')}"] if first is not None else []
-    parts += [f"a.id <= {write(last, 'bigint')}"] if last is not None else []
-    return " AND ".join(parts) or "TRUE"

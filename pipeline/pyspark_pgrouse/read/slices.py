@@ -11,10 +11,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.archive_row import archive_size, row_bounds
+from pgrouse.client.queries.row import Condition, Key, Scope, Values, Write, between, select_rows
 from pyspark_pgrouse import connection
+from pyspark_pgrouse.options import Mode
 from pyspark_pgrouse.read.payload import reader
-from pyspark_pgrouse.read.scope import Write, literal
-from pyspark_pgrouse.read.values import Values
 from pyspark_pgrouse.replica import ReplayTarget
 from pyspark_pgrouse.schema import CORRUPT, COUNT, SourceColumn, select
 
@@ -28,25 +30,6 @@ if TYPE_CHECKING:
 LEAST_ROWS = 2000
 # How many pages of the archive are read for each slice to divide the whole archive evenly: half a megabyte.
 SAMPLE_PAGES = 64
-
-ROWS = """
-    SELECT t.archive_xid::text, t.id
-    FROM (
-      SELECT a.archive_xid, a.id, row_number() OVER (ORDER BY a.archive_xid, a.id) AS place, count(*) OVER () AS total
-      FROM messages.message_archive AS a {sample}
-      WHERE {condition}
-    ) AS t
-    WHERE t.place %% greatest(ceil(t.total::numeric / %(parts)s)::bigint, %(least)s) = 0 AND t.place < t.total
-    ORDER BY t.place
-"""
-# This needs no rights on the partitions: it reads only their sizes.
-PAGES = """
-    SELECT coalesce(sum(pg_catalog.pg_relation_size(p.relid)), 0)::bigint / current_setting('block_size')::bigint
-    FROM pg_catalog.pg_partition_tree('messages.message_archive') AS p
-    WHERE p.isleaf
-"""
-
-Key = tuple[str, int]
 
 log = logging.getLogger("pgrouse.spark")
 
@@ -134,22 +117,11 @@ def _counted(corrupt: int, kept: bool) -> str:
 
 def query(table: str, columns: Sequence[SourceColumn], condition: str, options: Options, write: Write) -> str:
     """Return the statement that reads a slice."""
-    text = f"SELECT {select(columns)} FROM {table} WHERE {condition}"  # noqa: S608 - its values are quoted
+    text = select_rows(table, select(columns), condition)
     if options.group_by:
         keys = (str(number) for number, column in enumerate(columns, 1) if column is not COUNT)
         text = f"{text} GROUP BY {', '.join(keys) or '()'}"
     return text if options.limit is None else f"{text} LIMIT {write(options.limit, 'bigint')}"
-
-
-def between(start: Key | None, end: Key | None, write: Write = literal) -> str:
-    """Return the condition on the alias `a`: after `start`, up to and including `end`; None = no bound."""
-    parts = [f"(a.archive_xid, a.id) > {_key(start, write)}"] if start else []
-    parts += [f"(a.archive_xid, a.id) <= {_key(end, write)}"] if end else []
-    return " AND ".join(parts) or "TRUE"
-
-
-def _key(key: Key, write: Write) -> str:
-    return f"({write(key[0], 'xid8')}, {write(key[1], 'bigint')})"
 
 
 def split_range(
@@ -166,13 +138,17 @@ def split_range(
     """
     if parts == 1:
         return [(start, end)]
-    sample = "" if start or end else f"TABLESAMPLE SYSTEM ({_share(conn, parts)})"
-    query = ROWS.format(sample=sample, condition=f"{condition} AND {between(start, end)}".replace("%", "%%"))
-    least = 1 if sample else LEAST_ROWS
-    bounds: list[Key | None] = list(conn.execute(query, {"parts": parts, "least": least}).fetchall())
+    percent = None if start or end else _percent(conn, parts)
+    least = LEAST_ROWS if percent is None else 1
+    bounds: list[Key | None] = [*run(conn, row_bounds(f"{condition} AND {between(start, end)}", parts, least, percent))]
     return list(zip([start, *bounds], [*bounds, end], strict=True))
 
 
-def _share(conn: psycopg.Connection[Any], parts: int) -> float:
-    pages: int = conn.execute(PAGES).fetchone()[0]  # type: ignore[index]
-    return min(100.0, 100.0 * SAMPLE_PAGES * parts / max(1, pages))
+def _percent(conn: psycopg.Connection[Any], parts: int) -> float:
+    (size,) = run(conn, archive_size())
+    return min(100.0, 100.0 * SAMPLE_PAGES * parts / max(1, size.pages))
+
+
+def scope_of(options: Options, also: tuple[Condition, ...] = ()) -> Scope:
+    """Return the rows that the options choose, and to which more conditions apply."""
+    return Scope(options.mode is Mode.DEAD, options.topics, options.since, options.until, also)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from psycopg import sql
 
+from pgrouse.client.queries.row import Scope, select_rows
 from pgrouse.config.dsn import redact
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import connection
@@ -44,9 +44,6 @@ OPTIONAL = {"channel", "history", "error", "error_fingerprint", "handled_by"}
 SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "integer", pa.string(): "text", MOMENT: "timestamptz"}
 # By default pyarrow reads so far ahead that it needs more memory than DuckDB.
 READ_AHEAD = {"batch_size": 65_536, "batch_readahead": 4, "fragment_readahead": 2}
-QUERY = sql.SQL(
-    "SELECT {columns} FROM messages.message_archive WHERE archived_at >= {first} AND archived_at < {until} AND {topics}"
-)
 
 
 class ArchiveSource(Protocol):
@@ -140,12 +137,7 @@ class DatabaseSource:
 
     def read(self, window: Window) -> pa.RecordBatchReader:
         """Return the rows archived in the time that the window reads: one statement, which sees one moment."""
-        columns = sql.SQL(", ").join(
-            sql.SQL("{}::{}").format(sql.Identifier(field.name), sql.SQL(SQL_TYPES[field.type])) for field in COLUMNS
-        )
-        topics = sql.SQL("topic = ANY ({})").format(list(self.topics)) if self.topics else sql.SQL("true")
-        query = QUERY.format(
-            columns=columns, first=window.first.isoformat(), until=window.until.isoformat(), topics=topics
-        )
-        batches = connection.arrow(self.dsn, query.as_string(None))
+        columns = ", ".join(f"a.{field.name}::{SQL_TYPES[field.type]}" for field in COLUMNS)
+        scope = Scope(topics=self.topics, since=window.first, until=window.until)
+        batches = connection.arrow(self.dsn, select_rows("message_archive", columns, scope.sql()))
         return pa.RecordBatchReader.from_batches(COLUMNS, (batch.cast(COLUMNS) for batch in batches))

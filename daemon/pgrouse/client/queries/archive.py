@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from pgrouse.client.call import Call, Rows, query_call, select_call, value
+from pgrouse.client.call import Call, pair, query_call, select_call, value
 
 # Sizes are those of the files, with indexes and long values. A day goes when it is older than the longest retention.
 DAYS = """
@@ -99,9 +99,4 @@ def count_older(before: datetime, topic: str | None, most: int) -> Call[int]:
 def count_replayable(topic: str, since: datetime, until: datetime, after: int, most: int) -> Call[tuple[int, int]]:
     """Count the messages that a replay chooses, up to a number; and those among them that still have their contents."""
     values = {"topic": topic, "since": since, "until": until, "after": after, "most": most}
-    return Call(REPLAYABLE, values, _pair)
-
-
-def _pair(rows: Rows) -> tuple[int, int]:
-    ((found, whole),) = rows
-    return found, whole
+    return Call(REPLAYABLE, values, pair)

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from pgrouse.cli import main
-from pgrouse.cli.command import CliSession
+from pgrouse.terminal.command import CliSession
 from pgrouse.config.config import Config
 from pgrouse.contrib.django import project
 

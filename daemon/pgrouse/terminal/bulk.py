@@ -16,13 +16,13 @@ from typing import Protocol, TypeVar
 import click
 import psycopg
 
-from pgrouse.cli.command import CliSession
-from pgrouse.cli.param_types import DURATION
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.dead import Redriven, Requeued
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, SKIP_REASONS, RateSpreader
 from pgrouse.extras import has_rich
 from pgrouse.format import plural
+from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.param_types import DURATION
 
 R = TypeVar("R", Redriven, Requeued)
 
@@ -60,7 +60,7 @@ def show_progress(title: str, known: int) -> AbstractContextManager[ProgressDisp
     """Return a progress bar on a terminal if there is more than one batch. known: the least number of messages."""
     if known <= BATCH or not sys.stderr.isatty() or not has_rich():
         return nullcontext(NoProgress())
-    from pgrouse.cli.progress_bar import ProgressBar  # noqa: PLC0415 - extra rich
+    from pgrouse.terminal.progress_bar import ProgressBar  # noqa: PLC0415 - extra rich
 
     return ProgressBar(title, total=0)
 

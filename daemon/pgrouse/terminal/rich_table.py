@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pgrouse.cli.table import Column, Row
+from pgrouse.terminal.table import Column, Row
 
 GAP = 2
 NARROWEST = 5

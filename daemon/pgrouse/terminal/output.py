@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pgrouse.cli.table import Column, Row, plain_table
 from pgrouse.errors import ExitCode
 from pgrouse.extras import has_rich
 from pgrouse.format import harmless
 from pgrouse.jsonb import Raw
+from pgrouse.terminal.table import Column, Row, plain_table
 
 
 class Output:
@@ -52,7 +52,7 @@ class Output:
         if not self.on_terminal or not has_rich():
             print(plain_table(columns, rows))  # noqa: T201
             return
-        from pgrouse.cli.rich_table import print_table  # noqa: PLC0415 - slow to import: only terminals need rich
+        from pgrouse.terminal.rich_table import print_table  # noqa: PLC0415 - slow to import: only terminals need rich
 
         print_table(columns, rows)
 

@@ -10,12 +10,12 @@ from typing import TextIO
 
 import click
 
-from pgrouse.cli.output import folded
-from pgrouse.cli.standard_streams import discard_unwritable, with_fix
 from pgrouse.config.dsn import redact
 from pgrouse.database_errors import explain
 from pgrouse.errors import ExitCode
 from pgrouse.format import harmless
+from pgrouse.terminal.output import folded
+from pgrouse.terminal.standard_streams import discard_unwritable, with_fix
 
 SIGPIPE_EXIT_CODE = 128 + 13  # as a shell shows the end by SIGPIPE
 

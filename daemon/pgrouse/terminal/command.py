@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pgrouse import session_settings
-from pgrouse.cli.lazy_group import shared_options
-from pgrouse.cli.output import Output
 from pgrouse.client.call import Call, run
 from pgrouse.database_errors import silence_driver
+from pgrouse.terminal.lazy_group import shared_options
+from pgrouse.terminal.output import Output
 
 if TYPE_CHECKING:
     import psycopg
