@@ -21,8 +21,7 @@ from psycopg.types.json import Jsonb
 from pgrouse.client.database import Database
 from pgrouse.config import config
 from pgrouse.top.app import Top
-from pyspark_pgrouse.report.html.page import page as report_page
-from tests.pipeline.findings import rich
+from tests.pipeline.reports import rich
 from tests.sql.exports import export
 from tests.sql.queue import Queue
 from tests.sql.sinks import Sink
@@ -234,7 +233,7 @@ def main(wanted: list[str]) -> None:
         seed(queue := Queue(conn))
         pages = {"top": Path(folder, "top.html"), "report": Path(folder, "report.html")}
         pages["top"].write_text(asyncio.run(top(database.dsn)))
-        pages["report"].write_text("".join(report_page(rich())))
+        pages["report"].write_text(rich())
         site = Site(database.dsn)
         pictures = {name: (site.url + path, *how) for name, (path, *how) in dashboard(queue).items()}
         pictures["top"] = (pages["top"].as_uri(), (1360, 782), "dark")

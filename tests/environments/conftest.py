@@ -49,7 +49,7 @@ def life_in(shell: Shell, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monk
     def begin(database: Database) -> Life:
         monkeypatch.setenv("PGROUSE_DSN", database.dsn)
         # The drawings of the report depend on numbers only, and take longer than to read them.
-        for where in ("chart", "sparkline"):
+        for where in ("chart", "svg"):
             monkeypatch.setattr(f"pyspark_pgrouse.report.html.{where}.drawing", lambda *_: Markup())
         return Life(database, shell, fleet, tmp_path)
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_pgrouse.report.findings import Findings
-from tests.pipeline.findings import crowded, hostile, nothing, page_of, rich
+from tests.pipeline.reports import crowded, hostile, nothing, page_of, rich
 from tests.web.chromium import CHROMIUM, NO_CHROMIUM
 
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=NO_CHROMIUM)
@@ -130,9 +129,9 @@ def test_the_page_follows_the_colour_scheme_of_the_reader(tmp_path: Path, scheme
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("findings", [crowded, hostile])
-def test_a_narrow_page_never_scrolls_sideways(tmp_path: Path, findings: Callable[[], Findings]) -> None:
-    seen = show(page_of(findings), tmp_path, width=500)
+@pytest.mark.parametrize("kind", [crowded, hostile])
+def test_a_narrow_page_never_scrolls_sideways(tmp_path: Path, kind: Callable[[], str]) -> None:
+    seen = show(page_of(kind), tmp_path, width=500)
 
     assert seen.complaints == []
     assert seen.probe["fetched"] == []

@@ -18,7 +18,7 @@ from deltalake import write_deltalake
 
 from pyspark_pgrouse.report.source import COLUMNS
 from tests.cli.shell import Shell
-from tests.pipeline.findings import HOSTILE
+from tests.pipeline.reports import HOSTILE
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -80,7 +80,7 @@ def test_a_report_on_the_database_has_readable_tables_and_a_page(
     )
     html = (tmp_path / "out/report.html").read_text()
     assert "1 error is new: it was not seen in the 60m before this window." in html
-    assert "fetch(&#x27;https://evil.example/&#x27;)" in html
+    assert "fetch(&#39;https://evil.example/&#39;)" in html
     assert "dbname" not in html
     read = "SELECT topic, failed FROM read_parquet($path)"
     assert duckdb.execute(read, {"path": summary["tables"]["failures"]}).fetchall() == [("mail", 2)]

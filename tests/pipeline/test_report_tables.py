@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_pgrouse.report.collect import burn_rate
+from pyspark_pgrouse.report.findings import burn_rate
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.source import COLUMNS
 from pyspark_pgrouse.report.tables import Tables
@@ -40,7 +40,7 @@ class Measured:
 
     def burn_rate(self, slo: Slo, window: Window, hours: float) -> Row:
         found = burn_rate(self._tables, slo, window, hours)
-        return found.ended, found.good, found.burn_rate
+        return found["ended"], found["good"], found["rate"]
 
 
 Measure = Callable[..., Measured]
@@ -72,6 +72,14 @@ def measure(tmp_path: Path) -> Iterator[Measure]:
             return Measured(tables)
 
         yield make
+
+
+def test_no_bar_is_printed_while_a_statement_takes_long(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Tables.open(tmp_path) as tables:
+        tables.rows("SET progress_bar_time = 1")
+        tables.rows("SELECT count(*) FROM range(30_000_000) WHERE hash(range) % 7 = 1")
+
+    assert capfd.readouterr().out == ""
 
 
 def test_an_ended_message_is_measured_to_the_microsecond(measure: Measure) -> None:

@@ -120,7 +120,7 @@ def report(
     request = ReportRequest(_source(session, lake, topics), window, tuple(dict.fromkeys(slos)), destination)
     with _stages(session) as began:
         findings = build_report(request, began)
-    record_run(RunReport(rows=findings.whole.ended))
+    record_run(RunReport(rows=findings["whole"]["ended"]))
     _say(session, findings, destination)
     if opens and not webbrowser.open(destination.page if "://" in destination.page else f"file://{destination.page}"):
         session.output.note("no browser could be opened")
@@ -164,26 +164,23 @@ def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
 
 
 def _say(session: CliSession, findings: Findings, destination: Destination) -> None:
-    whole = findings.whole
+    whole, topics = findings["whole"], findings["topics"]
+    count = topics[0]["of"] if topics else 0
     session.output.say(
-        f"{plural(whole.ended, 'message')} ended, {whole.dead:,} of them dead, in {plural(findings.topic_count, 'topic')}: {destination.page}"
+        f"{plural(whole['ended'], 'message')} ended, {whole['dead']:,} of them dead, in {plural(count, 'topic')}: {destination.page}"
     )
     if session.as_json:
         session.output.record(
             {
                 "page": destination.page,
-                "tables": {name: destination.table(name) for name in findings.tables},
-                "since": findings.asked.since,
-                "until": findings.asked.until,
-                "read": findings.read,
-                "ended": whole.ended,
-                "dead": whole.dead,
-                "failure_rate": whole.failure_rate,
-                "total_p50_s": whole.total.p50,
-                "total_p99_s": whole.total.p99,
-                "topics": findings.topic_count,
-                "run_s": findings.cost.run_s,
-                "new_fingerprints": findings.new_error_groups if findings.window.mark else None,
+                "tables": {name: destination.table(name) for name in findings["tables"]},
+                "since": findings["asked"].since,
+                "until": findings["asked"].until,
+                "read": findings["read"],
+                **{name: whole[name] for name in ("ended", "dead", "failure_rate", "total_p50_s", "total_p99_s")},
+                "topics": count,
+                "run_s": findings["cost"]["run_s"],
+                "new_fingerprints": findings["errors"]["new"] if findings["window"].mark else None,
             }
         )
 

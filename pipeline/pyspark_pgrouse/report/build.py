@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark_pgrouse.report.collect import collect_findings
 from pyspark_pgrouse.report.destination import Destination
-from pyspark_pgrouse.report.findings import Findings
+from pyspark_pgrouse.report.findings import Findings, collect_findings
 from pyspark_pgrouse.report.html.page import page
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.source import ArchiveSource
@@ -40,28 +39,16 @@ def build_report(request: ReportRequest, began: Callable[[str], None]) -> Findin
     Raises:
         ReportFailed: see `Tables.open`.
     """
+    asked = request.window
     with TemporaryDirectory(prefix="pgrouse-report-") as folder, Tables.open(Path(folder)) as tables:
         began("read")
-        tables.load(request.source.read(request.window), request.window)
-        found = _initial_findings(tables, request)
-        tables.make(found.window, request.slos, began)
+        tables.load(request.source.read(asked), asked)
+        read, first, last = tables.span()
+        window = asked.fitted(first, last)
+        tables.make(window, request.slos, began)
         began("page")
-        findings = collect_findings(tables, found, request.slos)
+        findings = {"source": request.source.name, "made_at": datetime.now(UTC), "read": read}
+        findings |= collect_findings(tables, window, asked, request.slos)
         tables.write(Path(folder))
         request.destination.write(Path(folder), page(findings))
     return findings
-
-
-def _initial_findings(tables: Tables, request: ReportRequest) -> Findings:
-    """Return the findings that are known before the tables.
-
-    They are the number of rows, and the part of the window that they fill.
-    """
-    read, first, last = tables.span()
-    return Findings(
-        source=request.source.name,
-        window=request.window.fitted(first, last),
-        asked=request.window,
-        made_at=datetime.now(UTC),
-        read=read,
-    )

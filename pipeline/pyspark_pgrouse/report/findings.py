@@ -1,295 +1,183 @@
-"""The data of the page: few enough numbers for one process, however many messages there were."""
+"""What the page shows: rows of the tables, by the name under which its templates have them.
+
+Their size is bounded by the number of buckets and of lines, never by that of messages or topics.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from pyspark_pgrouse.report.slo import Slo
-from pyspark_pgrouse.report.window import Window
+from pyspark_pgrouse.report.tables import NAMES, Tables, epoch_us
 
+if TYPE_CHECKING:
+    from pyspark_pgrouse.report.slo import Slo
+    from pyspark_pgrouse.report.window import Window
+
+Findings = dict[str, Any]
+Row = dict[str, Any]
 MOST_ATTEMPTS = 10  # this number of attempts and more are counted together
-ENOUGH = 20  # with fewer messages on one side, a change of the median means nothing
-ENOUGH_P99 = 500  # the same for a change of the p99
-NOTICEABLE = 0.1  # a change by less is not called better or worse
-SURE = 3.0  # standard errors
-
-
-@dataclass(frozen=True)
-class Percentiles:
-    """Percentiles of a time in seconds; None = nothing was measured."""
-
-    p50: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-
-
-@dataclass(frozen=True)
-class TopicTotals:
-    """All messages that ended in the window, or those of one topic.
-
-    `trend`: the p99 of the total time by bucket; None = no message ended.
-    """
-
-    ended: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    wait: Percentiles = Percentiles()
-    run: Percentiles = Percentiles()
-    total: Percentiles = Percentiles()
-    trend: tuple[float | None, ...] = ()
-
-    @property
-    def failure_rate(self) -> float | None:
-        """The share of dead messages; None if no messages count."""
-        counted = self.ended - self.cancelled
-        return self.dead / counted if counted else None
-
-
-@dataclass(frozen=True)
-class PeriodTotals:
-    """The messages that ended on one side of the mark. run_s: the time of all attempts.
-
-    Cancelled messages count in the cost only.
-    """
-
-    ended: int = 0
-    dead: int = 0
-    total: Percentiles = Percentiles()
-    retries: int = 0
-    run_s: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def counted(self) -> int:
-        """The number of messages on which the failure rate is based."""
-        return self.ended
-
-    @property
-    def failure_rate(self) -> float | None:
-        """The share of dead messages; None if there was no message."""
-        return self.dead / self.ended if self.ended else None
-
-    @property
-    def busy(self) -> float:
-        """How many messages were processed at once, on average."""
-        return self.run_s / self.seconds if self.seconds else 0.0
-
-
-@dataclass(frozen=True)
-class TopicChange:
-    """A topic before and after the mark."""
-
-    before: PeriodTotals
-    after: PeriodTotals
-
-    @property
-    def slower(self) -> float:
-        """The factor by which the p50 or the p99 has grown.
-
-        It is the larger one of those with enough messages; 0 = not known.
+WEEKS = 4
+LOOKBACKS_H = (1, 6)
+# Statements that return many rows: how many the page shows, and the statement. `of` is how many there are.
+LISTS = {
+    "topics": (
+        20,
         """
-        fewest = min(self.before.ended, self.after.ended)
-        p50, p99 = (_factor(getattr(self.before.total, p), getattr(self.after.total, p)) for p in ("p50", "p99"))
-        return max(p50 if fewest >= ENOUGH else 0.0, p99 if fewest >= ENOUGH_P99 else 0.0)
-
-    @property
-    def more_dead(self) -> float:
-        """How many more messages died after the mark than would have died at the earlier rate.
-
-        0 if the difference may be chance.
+        SELECT f.*, l.* EXCLUDE (topic, messages), t.trend, count(*) OVER () AS of
+        FROM failures AS f
+        LEFT JOIN latency_by_topic AS l USING (topic)
+        LEFT JOIN (SELECT topic, by_bucket(time, total_p99_s) AS trend FROM latency WHERE time IS NOT NULL GROUP BY topic) AS t USING (topic)
+        ORDER BY ended DESC, topic LIMIT $n""",
+    ),
+    "failing": (
+        10,
+        "SELECT *, count(*) OVER () AS of FROM failures WHERE dead > 0 ORDER BY dead DESC, topic LIMIT $n",
+    ),
+    "changes": (
+        10,
+        "FROM comparison WHERE topic IS NOT NULL ORDER BY weight DESC, ended_before + ended_after DESC, topic LIMIT $n",
+    ),
+    "slower": (
+        5,
+        "FROM comparison WHERE topic IS NOT NULL AND slower > 1.1 ORDER BY slower DESC, ended_before + ended_after DESC, topic LIMIT $n",
+    ),
+    "failing_more": (
+        5,
+        "FROM comparison WHERE topic IS NOT NULL AND more_dead > 0 ORDER BY more_dead DESC, ended_before + ended_after DESC, topic LIMIT $n",
+    ),
+    "costing_more": (
+        5,
+        "FROM comparison WHERE topic IS NOT NULL AND busier > 0 ORDER BY busier DESC, ended_before + ended_after DESC, topic LIMIT $n",
+    ),
+    "costs": (12, "SELECT *, count(*) OVER () AS of FROM cost ORDER BY run_s DESC, topic LIMIT $n"),
+    "error_groups": (
+        15,
         """
-        if not is_failure_rate_changed(self.before, self.after):
-            return 0.0
-        return ((self.after.failure_rate or 0.0) - (self.before.failure_rate or 0.0)) * self.after.ended
-
-    @property
-    def busier(self) -> float:
-        """How many more messages were processed at once, on average."""
-        return self.after.busy - self.before.busy
-
-
-def is_failure_rate_changed(before: PeriodTotals | WeekTotals, after: PeriodTotals | WeekTotals) -> bool:
-    """Return whether the failure rates differ by three standard errors or more: a smaller difference may be chance."""
-    if not before.counted or not after.counted:
-        return False
-    rate = (before.dead + after.dead) / (before.counted + after.counted)
-    error = math.sqrt(rate * (1 - rate) * (1 / before.counted + 1 / after.counted))
-    return error > 0 and abs(before.dead / before.counted - after.dead / after.counted) >= SURE * error
-
-
-def _factor(before: float | None, after: float | None) -> float:
-    return after / before if before and after else 0.0
-
-
-@dataclass(frozen=True)
-class TopicCost:
-    """The cost of the messages of a topic.
-
-    run_s: the time of all attempts; failed_run_s: the time of attempts that did not succeed.
-    """
-
-    messages: int = 0
-    retries: int = 0
-    run_s: float = 0.0
-    failed_run_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class WeekTotals:
-    """One topic in one week."""
-
-    ended: int
-    cancelled: int
-    dead: int
-    retries: int
-    run_s: float
-    p99_s: float | None
-
-    @property
-    def counted(self) -> int:
-        """The number of messages on which the failure rate is based."""
-        return self.ended - self.cancelled
-
-    @property
-    def failure_rate(self) -> float | None:
-        """The share of dead messages; None if no message counts."""
-        return self.dead / self.counted if self.counted else None
-
-
-@dataclass(frozen=True)
-class ErrorGroup:
-    """Dead messages of one topic with one fingerprint. `error` is the text of the newest, message `sample_id`."""
-
-    topic: str
-    fingerprint: str
-    messages: int
-    before: int
-    after: int
-    first_seen: datetime
-    last_seen: datetime
-    sample_id: int
-    result: str
-    error: str | None
-    trend: tuple[int, ...] = ()
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it was never seen before the mark."""
-        return self.before == 0 and self.after > 0
+        SELECT f.*, before = 0 AND getvariable('is_compared') AS is_new, t.trend, count(*) OVER () AS of
+        FROM fingerprints AS f
+        LEFT JOIN (
+          SELECT topic, fingerprint, by_bucket(time, messages) AS trend FROM fingerprint_trend GROUP BY ALL
+        ) AS t USING (topic, fingerprint)
+        ORDER BY is_new DESC, messages DESC, topic, fingerprint LIMIT $n""",
+    ),
+    "attempts": (
+        MOST_ATTEMPTS + 1,
+        """
+        SELECT least(attempts, $n - 1) AS attempts, sum(messages)::BIGINT AS messages, sum(dead)::BIGINT AS dead
+        FROM retries GROUP BY ALL ORDER BY ALL""",
+    ),
+    "skews": (
+        8,
+        "SELECT *, count(*) OVER () AS of FROM skew WHERE channels > 1 ORDER BY messages DESC, topic LIMIT $n",
+    ),
+    "busiest_workers": (
+        12,
+        """
+        SELECT worker AS name, sum(busy) * getvariable('bucket_us') / getvariable('shown_us') AS mean, max(busy) AS most, count(*) OVER () AS of
+        FROM capacity GROUP BY worker ORDER BY mean DESC, worker LIMIT $n""",
+    ),
+}
+# Statements that return one row.
+TOTALS = {
+    "whole": """
+        SELECT *, dead / nullif(ended - cancelled, 0) AS failure_rate
+        FROM (SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(dead), 0)::BIGINT AS dead, coalesce(sum(cancelled), 0)::BIGINT AS cancelled
+              FROM failures)
+        LEFT JOIN (SELECT * EXCLUDE (topic, time) FROM latency WHERE time IS NULL AND topic IS NULL) ON true""",
+    "change": "FROM comparison WHERE topic IS NULL",
+    "cost": """
+        SELECT coalesce(sum(messages), 0)::BIGINT AS messages, coalesce(sum(retries), 0)::BIGINT AS retries,
+               coalesce(sum(run_s), 0) AS run_s, coalesce(sum(failed_run_s), 0) AS failed_run_s
+        FROM cost""",
+    "errors": "SELECT count(*) AS count, count(*) FILTER (WHERE before = 0 AND getvariable('is_compared')) AS new FROM fingerprints",
+}
+# Statements that return lines of charts: their names and their values by bucket.
+LINES = {
+    "throughput": """
+        SELECT CASE WHEN topic IN (SELECT topic FROM failures ORDER BY ended DESC, topic LIMIT 7) THEN topic END AS name,
+               bucket_s(time) AS bucket, sum(ended)::BIGINT AS value
+        FROM throughput GROUP BY ALL""",
+    "deaths": """
+        SELECT name, bucket_s(time) AS bucket, sum(n)::BIGINT AS value
+        FROM (UNPIVOT throughput ON failed, rejected, lock_expired, expired INTO NAME name VALUE n) GROUP BY ALL""",
+    "latency": """
+        SELECT name, bucket_s(time) AS bucket, value
+        FROM (UNPIVOT (FROM latency WHERE topic IS NULL AND time IS NOT NULL)
+              ON total_p50_s AS p50, total_p95_s AS p95, total_p99_s AS p99 INTO NAME name VALUE value)""",
+    "held": """
+        SELECT name, bucket, value
+        FROM (UNPIVOT (SELECT bucket_s(time) AS bucket, sum(busy) AS busy, count(*)::DOUBLE AS workers FROM capacity GROUP BY ALL)
+              ON busy, workers INTO NAME name VALUE value)""",
+}
+# Each week with the week before it, for the topics with the most run time.
+WEEK_TOTALS = """
+    SELECT topic, map(list(epoch_us(week)), list(w)) AS weeks
+    FROM (
+      SELECT *, run_s / 3600 AS run_h, least(ended - cancelled, lag(ended - cancelled) OVER earlier) AS fewest,
+             is_sure(lag(dead) OVER earlier, lag(ended - cancelled) OVER earlier, dead, ended - cancelled) AS is_sure
+      FROM weeks WHERE epoch_us(week) >= $first WINDOW earlier AS (PARTITION BY topic ORDER BY week)
+    ) AS w
+    GROUP BY topic ORDER BY topic IS NOT NULL, sum(run_s) DESC, topic LIMIT $n"""
+WEEK_TOPICS = 15
 
 
-@dataclass(frozen=True)
-class AttemptCount:
-    """How many messages ended with this many attempts (MOST_ATTEMPTS: this many or more), and how many are dead."""
-
-    attempts: int
-    messages: int
-    dead: int
-
-
-@dataclass(frozen=True)
-class ChannelSkew:
-    """How a topic's messages are spread over its channels. `top`: the largest, each with its messages."""
-
-    topic: str
-    channels: int
-    messages: int
-    max_over_mean: float
-    gini: float
-    top: tuple[tuple[str, int], ...]
+def collect_findings(tables: Tables, window: Window, asked: Window, slos: Sequence[Slo]) -> Findings:
+    """Read the findings from the tables of a window. asked: the requested window, of which `window` may be a part."""
+    weeks = asked.weeks()[-WEEKS:]
+    return {
+        "window": window,
+        "asked": asked,
+        **{name: tables.rows(query, n=shown) for name, (shown, query) in LISTS.items()},
+        **{name: next(iter(tables.rows(query)), None) for name, query in TOTALS.items()},
+        **{name: _lines(tables.rows(query)) for name, query in LINES.items()},
+        "weeks": weeks,
+        "week_totals": _week_totals(tables, weeks),
+        # The one whose budget burned fastest comes first.
+        "slos": sorted(
+            (_slo(tables, slo, window, weeks) for slo in slos), key=lambda s: -(s["burns"][-1]["rate"] or 0)
+        ),
+        "tables": NAMES,
+    }
 
 
-@dataclass(frozen=True)
-class WorkerLoad:
-    """One worker: how many messages it held at once, on average in the window, and at most in one bucket."""
-
-    name: str | None
-    mean: float
-    most: float
+def _lines(rows: Iterable[Row]) -> dict[str | None, dict[int, Any]]:
+    lines: dict[str | None, dict[int, Any]] = {}
+    for row in rows:
+        lines.setdefault(row["name"], {})[row["bucket"]] = row["value"]
+    return lines
 
 
-@dataclass(frozen=True)
-class BurnRate:
-    """How an SLO was met in the last `hours` of the window; burn_rate None = no message ended."""
-
-    hours: float
-    ended: int
-    good: int
-    burn_rate: float | None
+def _week_totals(tables: Tables, weeks: Sequence[datetime]) -> list[tuple[str | None, list[Row | None]]]:
+    """Return the totals of each week, for all topics (None) and for the topics that cost most in these weeks."""
+    rows = tables.rows(WEEK_TOTALS, first=epoch_us(weeks[0]) if weeks else 0, n=WEEK_TOPICS + 1) if weeks else []
+    return [(row["topic"], [row["weeks"].get(epoch_us(week)) for week in weeks]) for row in rows]
 
 
-@dataclass(frozen=True)
-class SloStatus:
-    """An SLO: its look-back periods, and how many messages missed and met it.
+def _slo(tables: Tables, slo: Slo, window: Window, weeks: Sequence[datetime]) -> Row:
+    """Return how an SLO was met: in the last hours and, last, in the whole window; the share that missed it by bucket; the share that met it by week."""
+    missed = "SELECT 'missed' AS name, bucket_s(time) AS bucket, 1 - sum(good) / sum(ended) AS value FROM slo WHERE slo = $name GROUP BY ALL"
+    met = "SELECT epoch_us(week) AS week, good / ended AS met FROM slo_weeks WHERE slo = $name"
+    by_week = {row["week"]: row["met"] for row in tables.rows(met, name=slo.name)}
+    looks = [*(float(hours) for hours in LOOKBACKS_H if hours * 3600 < window.seconds), window.seconds / 3600]
+    burns = [burn_rate(tables, slo, window, hours) for hours in looks]
+    return {
+        "slo": slo,
+        "burns": burns,
+        "met": burns[-1]["good"] / burns[-1]["ended"] if burns[-1]["ended"] else None,
+        "missed": _lines(tables.rows(missed, name=slo.name)).get("missed", {}),
+        "weeks": [by_week.get(epoch_us(week)) for week in weeks],
+    }
 
-    The shortest period is the first, the whole window the last. The share that missed it is by bucket, the share that
-    met it by week.
-    """
 
-    slo: Slo
-    burn_rates: tuple[BurnRate, ...]
-    missed: tuple[float | None, ...] = ()
-    weeks: tuple[float | None, ...] = ()
-
-
-@dataclass(frozen=True)
-class Findings:
-    """A report. Series have one value per bucket of the window.
-
-    Attributes:
-        source: the source of the messages, in a form that can be shown.
-        asked: the requested window; `window` may be shorter, if the rest is empty.
-        read: how many archived messages were read, including those of a baseline.
-        topic_count: how many topics there are; `topics` has the busiest, by name.
-        throughput: ended messages of the busiest topics by name, and of all other topics under `others`.
-        deaths: dead messages by result.
-        error_group_count: how many fingerprints there are; `error_groups` has the most frequent.
-        new_error_groups: how many of all fingerprints are new since the mark.
-        failing_count: how many topics have dead messages; `failing` has those with the most.
-        change: all topics before and after the mark; None = there is no comparison. `changes` has the topics that
-            changed most.
-        slower: the topics that got slower, the largest change first; `failing_more` and `costing_more` in the same way.
-        cost: the cost of all topics; `costs` has the topics that cost most, in descending order.
-        weeks: the starts of the last whole weeks; `week_totals` has one value for each, by topic, with "" for all
-            topics.
-        busy: how many messages were held at once.
-        workers: how many workers held any message.
-    """
-
-    source: str
-    window: Window
-    asked: Window
-    made_at: datetime
-    read: int = 0
-    whole: TopicTotals = TopicTotals()
-    topic_count: int = 0
-    topics: dict[str, TopicTotals] = field(default_factory=dict)
-    throughput: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    others: tuple[int, ...] = ()
-    deaths: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    latency: tuple[Percentiles, ...] = ()
-    change: TopicChange | None = None
-    changes: dict[str, TopicChange] = field(default_factory=dict)
-    slower: dict[str, TopicChange] = field(default_factory=dict)
-    failing_more: dict[str, TopicChange] = field(default_factory=dict)
-    costing_more: dict[str, TopicChange] = field(default_factory=dict)
-    cost: TopicCost = TopicCost()
-    costs: dict[str, TopicCost] = field(default_factory=dict)
-    weeks: tuple[datetime, ...] = ()
-    week_totals: dict[str, tuple[WeekTotals | None, ...]] = field(default_factory=dict)
-    failing_count: int = 0
-    failing: dict[str, TopicTotals] = field(default_factory=dict)
-    error_group_count: int = 0
-    new_error_groups: int = 0
-    error_groups: tuple[ErrorGroup, ...] = ()
-    attempts: tuple[AttemptCount, ...] = ()
-    skew_count: int = 0
-    skews: tuple[ChannelSkew, ...] = ()
-    busy: tuple[float, ...] = ()
-    workers: tuple[int, ...] = ()
-    worker_count: int = 0
-    busiest_workers: tuple[WorkerLoad, ...] = ()
-    slo_statuses: tuple[SloStatus, ...] = ()
-    tables: tuple[str, ...] = ()
+def burn_rate(tables: Tables, slo: Slo, window: Window, hours: float) -> Row:
+    """Return how an SLO was met in the last hours of the window, and its burn rate: 1 uses up exactly the whole budget; None = no message ended."""
+    (row,) = tables.rows(
+        "SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(good), 0)::BIGINT AS good "
+        "FROM slo WHERE slo = $name AND epoch_us(time) >= $since",
+        name=slo.name,
+        since=epoch_us(window.until - timedelta(hours=hours)),
+    )
+    ended, good = row["ended"], row["good"]
+    return row | {"hours": hours, "rate": (ended - good) / ended / slo.budget if ended else None}

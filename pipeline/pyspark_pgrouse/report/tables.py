@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -37,8 +37,9 @@ NAMES = (
     "slo",
     "slo_weeks",
 )
-# Intermediate tables, which are not written.
+# Intermediate tables, which are not written; and a view that only the page needs.
 INTERMEDIATE = ("attempt", "percentile")
+VIEW = "comparison"
 # Above this, DuckDB uses the disk for sorting and counting. A thread needs about 100 MB for that.
 MEMORY = "1GB"
 MOST_THREADS = 4
@@ -66,7 +67,8 @@ class Tables:
         """
         try:
             with duckdb.connect(folder / "report.duckdb", config=_config(folder)) as db:
-                db.execute("SET TimeZone = 'UTC'")
+                # A bar on the standard output would be in the middle of the command's result.
+                db.execute("SET TimeZone = 'UTC'; SET enable_progress_bar_print = false")
                 yield cls(db)
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise ReportFailed(
@@ -111,12 +113,15 @@ class Tables:
             slos: the service level objectives.
             began: called with the name of each table.
         """
-        self._set(_moments(window) | {"bucket_us": window.bucket_s * 1_000_000, "step_us": window.step_s * 1_000_000})
+        lengths = {"bucket": window.bucket_s, "step": window.step_s, "shown": window.seconds}
+        self._set(_moments(window) | {f"{name}_us": round(seconds * 1_000_000) for name, seconds in lengths.items()})
+        self._set({"before_s": window.before_s, "after_s": window.after_s})
         self._objectives(slos)
         for name in (*INTERMEDIATE, *NAMES):
             if name in NAMES:
                 began(name)
             self._run(name)
+        self._run(VIEW)
 
     def rows(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
         """Run a query; return its rows by the names of its columns."""
@@ -129,7 +134,7 @@ class Tables:
         for name in NAMES:
             self._db.execute(f"COPY {name} TO $path (FORMAT parquet)", {"path": str(folder / f"{name}.parquet")})
 
-    def _set(self, variables: dict[str, int | bool]) -> None:
+    def _set(self, variables: Mapping[str, float]) -> None:
         for name, value in variables.items():
             self._db.execute(f"SET VARIABLE {name} = $value", {"value": value})
 
@@ -154,7 +159,7 @@ def _config(folder: Path) -> dict[str, Any]:
     }
 
 
-def _moments(window: Window) -> dict[str, int | bool]:
+def _moments(window: Window) -> dict[str, float]:
     return {
         "first_us": epoch_us(window.first),
         "since_us": epoch_us(window.since),
@@ -164,7 +169,7 @@ def _moments(window: Window) -> dict[str, int | bool]:
     }
 
 
-def _weeks(window: Window) -> dict[str, int | bool]:
+def _weeks(window: Window) -> dict[str, float]:
     starts = window.weeks()
     return {
         "weeks_since_us": epoch_us(starts[0] if starts else window.until),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from markupsafe import Markup
+
 from pyspark_pgrouse.report.html.formatting import NOTHING, moment
-from pyspark_pgrouse.report.html.markup import Markup, named, tag
 from pyspark_pgrouse.report.html.svg import drawing
-from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.window import Window
 
 # The format of the labels of the axis: expressions of Vega.
@@ -72,16 +72,18 @@ class Chart:
     log: bool = False
     whole: bool = False
 
-    def render(self) -> Markup:
-        """Return the figure: legend, drawings, and the same numbers as a table."""
-        table = data_table(("time (UTC)", *(s.name for s in self._series)), self._rows())
-        return tag(
-            "figure",
-            tag("figcaption", tag("h3", self.title), self._legend()),
-            *(drawing(self.spec(size), self.text, f"drawing {size.css}") for size in SIZES),
-            tag("details", tag("summary", "Numbers"), tag("div", table, class_="scroll")),
-            class_="chart",
-        )
+    @property
+    def series(self) -> tuple[Series, ...]:
+        """All lines and areas, in the order of the legend."""
+        return (*self.lines, *self.stacked)
+
+    def drawings(self) -> list[Markup]:
+        """Return the drawing for each size."""
+        return [drawing(self.spec(size), self.text, f"drawing {size.css}") for size in SIZES]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the same numbers as rows: the time of each bucket, and the value of each series."""
+        return [(moment(at), *(_shown(s, i) for s in self.series)) for i, at in enumerate(self.window.starts())]
 
     def spec(self, size: Size) -> dict[str, Any]:
         """Return the specification of a drawing."""
@@ -93,10 +95,6 @@ class Chart:
             "autosize": {"type": "fit", "contains": "padding"},
             "layer": [*layers, *self._deploy()],
         }
-
-    @property
-    def _series(self) -> tuple[Series, ...]:
-        return (*self.lines, *self.stacked)
 
     def _areas(self, size: Size) -> dict[str, Any]:
         keys = [str(i) for i in range(len(self.stacked))]
@@ -202,14 +200,6 @@ class Chart:
         for i in range(0, len(series.values), every):
             at = begin + i // every * width
             yield at, min(at + width, end), series.values[i : i + every]
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        starts = self.window.starts()
-        return [(moment(at), *(_shown(s, i) for s in self._series)) for i, at in enumerate(starts)]
-
-    def _legend(self) -> Markup:
-        items = (tag("li", tag("i", class_=s.colour), named(s.name)) for s in self._series)
-        return tag("ul", *items, class_="legend")
 
 
 def _shown(series: Series, i: int) -> str:

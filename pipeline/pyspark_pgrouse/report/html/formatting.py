@@ -1,14 +1,25 @@
-"""Formats numbers for people: short, and with their unit."""
+"""Formats numbers and names for people: numbers are short, and have their unit; no text breaks the page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
 
 from pgrouse.format import show_age
 
 GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
+NOTICEABLE = 0.1  # a change by less is not called better or worse
+SAME = Markup('<span class="same">\N{ALMOST EQUAL TO} same</span>')
+# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of surrogate pairs. Characters that
+# change the direction of text would let an error rearrange the line around it.
+_UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+# The places where a name may be broken: after its separators, but not within a number.
+_JOINT = re.compile(r"[._/-]+(?=[^\W\d])|=(?=.)")
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RATES = (("s", 1), ("min", 60), ("h", 3600), ("d", 86400))
 _UNITS = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
@@ -32,11 +43,6 @@ def digits(number: float) -> str:
     places = 0 if abs(number) >= 99.95 else 1 if abs(number) >= 9.995 else 2  # noqa: PLR2004 - where a fourth digit would begin
     written = f"{number:.{places}f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
-
-
-def rate(per_second: float) -> str:
-    """Write a rate per second; per minute, hour or day if it is low: `12.3 k/s`, `4/min`."""
-    return rates([per_second])[0]
 
 
 def rates(per_second: Sequence[float]) -> list[str]:
@@ -94,3 +100,39 @@ def moment(at: datetime) -> str:
     """Write a point in time, in UTC: `2026-11-22 10:00:05`; without seconds if they are zero."""
     at = at.astimezone(UTC)
     return at.strftime("%Y-%m-%d %H:%M:%S" if at.second else "%Y-%m-%d %H:%M")
+
+
+def fit(value: Any) -> Any:
+    """Return what a template writes: markup as it is, and any other text without characters that a page must not have."""
+    if value is None or isinstance(value, Markup):
+        return value or ""
+    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", str(value))
+
+
+def named(name: str) -> Markup:
+    """Return the name of something, which may be broken into lines where its parts end."""
+    text = escape(fit(name))
+    broken = Markup(_JOINT.sub(r"\g<0><wbr>", str(text)))  # noqa: S704 - it is escaped
+    return Markup('<span class="name" title="{}">{}</span>').format(text, broken)
+
+
+def trend(before: float | None, after: float | None) -> Markup | None:
+    """Return the change of a number that should be low, with a sign: some readers cannot use the colour alone."""
+    if before is None or after is None or before == after == 0:
+        return None
+    if not before:
+        return Markup('<span class="worse">\N{BLACK UP-POINTING TRIANGLE} from 0</span>')
+    part = after / before - 1
+    if abs(part) < NOTICEABLE:
+        return SAME
+    colour, sign = (
+        ("worse", "\N{BLACK UP-POINTING TRIANGLE}") if part > 0 else ("better", "\N{BLACK DOWN-POINTING TRIANGLE}")
+    )
+    return Markup('<span class="{}">{} {}</span>').format(
+        colour, sign, times(after / before) if part > 1 else f"{abs(part):.0%}"
+    )
+
+
+def width(part: float) -> str:
+    """Write the width of a bar for a share of the widest one, in percent."""
+    return f"{max(0.0, min(1.0, part)) * 100:.3g}"

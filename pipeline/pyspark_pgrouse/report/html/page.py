@@ -1,28 +1,27 @@
-"""The whole page: one file that loads nothing, for browsers with and without scripts."""
+"""The whole page: one file that loads nothing, for browsers with and without scripts. Its templates show the findings."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from importlib.resources import files
-from string import Template
+from typing import TypeVar
 
-from pyspark_pgrouse.report.findings import Findings
-from pyspark_pgrouse.report.html.capacity import capacity
-from pyspark_pgrouse.report.html.channels import channels
-from pyspark_pgrouse.report.html.comparison import comparison
-from pyspark_pgrouse.report.html.cost import cost
-from pyspark_pgrouse.report.html.failures import failures
-from pyspark_pgrouse.report.html.formatting import count, duration, moment
-from pyspark_pgrouse.report.html.latency import latency
-from pyspark_pgrouse.report.html.markup import Markup, join, tag
-from pyspark_pgrouse.report.html.retries import retries
-from pyspark_pgrouse.report.html.section import section
-from pyspark_pgrouse.report.html.slo import slo
-from pyspark_pgrouse.report.html.throughput import throughput
-from pyspark_pgrouse.report.html.tiles import tiles
-from pyspark_pgrouse.report.html.weeks import weeks
-from pyspark_pgrouse.report.window import Window
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from pgrouse.error_line import error_line
+from pyspark_pgrouse.report.findings import MOST_ATTEMPTS, Findings
+from pyspark_pgrouse.report.html import formatting
+from pyspark_pgrouse.report.html.chart import DURATIONS, Chart, Series
+from pyspark_pgrouse.report.html.svg import sparkline
+from pyspark_pgrouse.report.window import WEEK, Window
+
+T = TypeVar("T")
+FORMATS = {
+    name: getattr(formatting, name) for name in ("count", "short", "duration", "share", "hours", "times", "moment")
+}
 
 
 def page(findings: Findings) -> str:
@@ -31,63 +30,113 @@ def page(findings: Findings) -> str:
     It runs only its own script and loads nothing: its content security policy forbids both.
     """
     script = _file("tips.js")
-    return Template(_file("page.html")).substitute(
-        policy=_policy(script),
+    template = _environment(findings["window"]).get_template("page.html")
+    return template.render(
+        findings,
+        week_names=[_week_name(week) for week in findings["weeks"]],
         style=_file("style.css"),
         script=script,
-        title=tag("title", f"pgrouse report, {moment(findings.window.until)} UTC"),
-        meta=_meta(findings),
-        body=_body(findings),
-        foot=_foot(findings),
+        policy=_policy(script),
+        charts=_charts(findings),
     )
 
 
-def _body(findings: Findings) -> Markup:
-    if not findings.whole.ended:
-        return section(
-            "empty",
-            "Nothing ended",
-            f"No message ended from {_between(findings.asked)}. Is this the right source, and the right time?",
-        )
-    parts = (
-        tiles(findings),
-        comparison(findings),
-        slo(findings),
-        weeks(findings),
-        cost(findings),
-        throughput(findings),
-        latency(findings),
-        failures(findings),
-        capacity(findings),
-        retries(findings),
-        channels(findings),
+def _environment(window: Window) -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(lambda name: _file(f"templates/{name}")),
+        autoescape=True,
+        finalize=formatting.fit,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return join(part for part in parts if part is not None)
-
-
-def _meta(findings: Findings) -> Markup:
-    facts = {
-        "Window": f"{_between(findings.window)} ({duration(findings.window.seconds)})",
-        "Source": findings.source,
-        "Read": f"{count(findings.read)} archived messages",
-        "Made": f"{moment(findings.made_at)} UTC",
+    environment.filters |= FORMATS | {"error_line": error_line, "named": formatting.named, "width": formatting.width}
+    environment.globals |= {
+        "formats": FORMATS,
+        "before": _before(window),
+        "rates": formatting.rates,
+        "trend": formatting.trend,
+        "sparkline": sparkline,
+        "series": lambda line, nothing=None: _values(window, line, nothing),
+        "MOST_ATTEMPTS": MOST_ATTEMPTS,
+        "SAME": formatting.SAME,
     }
-    if findings.window != findings.asked:
-        facts["Asked for"] = f"{_between(findings.asked)}; the rest of it is empty"
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", said)) for name, said in facts.items()), class_="meta")
+    return environment
 
 
-def _between(window: Window) -> str:
-    return f"{moment(window.since)} to {moment(window.until)} UTC"
+def _week_name(week: datetime) -> str:
+    last = week + WEEK - timedelta(microseconds=1)
+    return f"{last.day}{formatting.GAP}{last:%b}"
 
 
-def _foot(findings: Findings) -> Markup:
-    names = join((tag("code", f"tables/{name}.parquet") for name in findings.tables), " ")
-    said = (
-        "All times are UTC. A message belongs to the time at which it ended. Topics whose successes are not kept (archive_success = none) show their "
-        "failures only. Percentiles are exact to three digits."
+def _before(window: Window) -> str:
+    """Return the name of the time before the mark, as the end of a sentence: `before the deploy`."""
+    return (
+        "before the deploy" if window.is_deploy else f"in the {formatting.duration(window.before_s)} before this window"
     )
-    return join([tag("p", said), tag("p", "Every number and more, as Parquet: ", names) if findings.tables else None])
+
+
+def _values(window: Window, line: Mapping[int, T] | None, nothing: T) -> list[T]:
+    """Return one value per bucket of the window."""
+    return [(line or {}).get(int(at.timestamp()), nothing) for at in window.starts()]
+
+
+def _charts(findings: Findings) -> dict[str, Chart]:
+    window: Window = findings["window"]
+    latency = [
+        Series(name, f"o{i}", _values(window, findings["latency"].get(name), None), formatting.duration)
+        for i, name in enumerate(("p50", "p95", "p99"), 1)
+    ]
+    busy, workers = (_values(window, findings["held"].get(name), 0.0) for name in ("busy", "workers"))
+    return {
+        "throughput": _throughput(findings, window),
+        "latency": Chart(
+            "Total time of all messages (log scale)",
+            "Lines of the percentiles 50, 95 and 99 of the total time, on a logarithmic axis.",
+            window,
+            lines=latency[::-1],
+            labels=DURATIONS,
+            log=True,
+        ),
+        "deaths": Chart(
+            f"Dead messages per {formatting.duration(window.bucket_s)}, by result",
+            "Stacked areas of the results that are neither success nor cancelled.",
+            window,
+            stacked=[
+                Series(result, f"d{i}", _values(window, findings["deaths"][result], 0), formatting.short)
+                for i, result in enumerate(("failed", "rejected", "lock_expired", "expired"), 1)
+                if any(findings["deaths"].get(result, {}).values())
+            ],
+            whole=True,
+        ),
+        "capacity": Chart(
+            "Messages worked on at once, and workers",
+            "An area of the messages that workers held at once, and a line of how many workers held any.",
+            window,
+            stacked=[Series("messages held", "c1", busy, formatting.short)],
+            lines=[Series("workers", "ink", workers, formatting.short)],
+        ),
+    }
+
+
+def _throughput(findings: Findings, window: Window) -> Chart:
+    lines: Mapping[str | None, Mapping[int, int]] = findings["throughput"]
+    named = [(row["topic"], lines[row["topic"]]) for row in findings["topics"] if row["topic"] in lines]
+    if None in lines:
+        left = findings["topics"][0]["of"] - len(named)
+        named.append((f"{left:,} other topics" if left > 1 else "other", lines[None]))
+    counts = [_values(window, line, 0) for _, line in named]
+    most = max(map(sum, zip(*counts, strict=True)), default=0)
+    unit, times = formatting.rate_unit(most / window.bucket_s)
+    return Chart(
+        f"Messages ended per {unit}, by topic",
+        f"Stacked areas of {len(named)} topics, one step every {formatting.duration(window.bucket_s)}.",
+        window,
+        stacked=[
+            Series(name, f"c{(i + 1) % 8}", [n / window.bucket_s * times for n in values], formatting.short)
+            for i, ((name, _), values) in enumerate(zip(named, counts, strict=True))
+        ],
+    )
 
 
 def _policy(script: str) -> str:
