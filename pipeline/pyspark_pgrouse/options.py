@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import TypeVar
 
 from pgrouse.errors import ConfigError
+
+T = TypeVar("T", int, None)
 
 
 class Mode(StrEnum):
@@ -142,7 +145,7 @@ def _for_writing(given: dict[str, str]) -> Options:
         dsn=given.get("dsn") or None,
         topic=given.get("topic") or None,
         job=given.get("job") or None,
-        max_rejected=_number(given, "maxRejected", 0, least=0) if "maxrejected" in given else None,
+        max_rejected=number(given, "maxRejected", None, least=0),
     )
 
 
@@ -154,18 +157,18 @@ def _for_reading(given: dict[str, str], operation: Operation, now: datetime) -> 
         mode=mode,
         dsn=given.get("dsn") or None,
         replica_dsn=given.get("replicadsn") or None,
-        topics=_names(given, "topics"),
-        columns=_names(given, "columns"),
-        since=_moment(given, "since", operation, now),
-        until=_moment(given, "until", operation, now),
-        partitions=_number(given, "numPartitions", 1 if mode is Mode.READY else DEFAULT_PARTITIONS, MAX_PARTITIONS),
-        max_rows=_number(given, "maxRowsPerBatch", DEFAULT_MAX_ROWS),
-        max_bytes=_number(given, "maxBytesPerBatch", 0),
+        topics=names(given, "topics"),
+        columns=names(given, "columns"),
+        since=moment(given, "since", operation, now),
+        until=moment(given, "until", operation, now),
+        partitions=number(given, "numPartitions", 1 if mode is Mode.READY else DEFAULT_PARTITIONS, MAX_PARTITIONS),
+        max_rows=number(given, "maxRowsPerBatch", DEFAULT_MAX_ROWS),
+        max_bytes=number(given, "maxBytesPerBatch", 0),
         starting=_starting(given),
         payload=_payload(given, operation),
-        pushdown=_flag(given, "pushdown") if "pushdown" in given else None,
-        group_by=_names(given, "groupBy"),
-        limit=_number(given, "limit", 1) if "limit" in given else None,
+        pushdown=flag(given, "pushdown"),
+        group_by=names(given, "groupBy"),
+        limit=number(given, "limit", None),
     )
     if options.since and options.until and options.since >= options.until:
         raise ConfigError(f"option since ({options.since}) is not before option until ({options.until})")
@@ -218,27 +221,27 @@ def _check_combination(given: dict[str, str], mode: Mode, operation: Operation) 
             raise ConfigError(f"option {name} is for {where}, and this is none")
 
 
-def _names(given: dict[str, str], option: str) -> tuple[str, ...]:
+def names(given: Mapping[str, str], option: str) -> tuple[str, ...]:
+    """Return the names that an option has, with commas between them; () if it is not given."""
     text = given.get(option.lower())
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(","))
-    if "" in names:
+    found = () if text is None else tuple(name.strip() for name in text.split(","))
+    if "" in found:
         raise ConfigError(f"option {option} must be names with commas between them, found {text!r}")
-    return names
+    return found
 
 
-def _moment(given: dict[str, str], name: str, operation: Operation, now: datetime) -> datetime | None:
+def moment(given: Mapping[str, str], name: str, operation: Operation, now: datetime) -> datetime | None:
+    """Return the moment that an option names, or how long before now it is; None if it is not given."""
     text = given.get(name)
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return _moment_before(text, name, operation, now)
-    if moment.tzinfo is None:
+    if found.tzinfo is None:
         raise ConfigError(f"option {name} needs a time zone, found {text!r}: write {text}Z for UTC")
-    return moment.astimezone(UTC)
+    return found.astimezone(UTC)
 
 
 def _moment_before(text: str, name: str, operation: Operation, now: datetime) -> datetime:
@@ -255,7 +258,8 @@ def _moment_before(text: str, name: str, operation: Operation, now: datetime) ->
     return now - before
 
 
-def _number(given: dict[str, str], name: str, default: int, most: int = 2**63 - 1, least: int = 1) -> int:
+def number(given: Mapping[str, str], name: str, default: T, most: int = 2**63 - 1, least: int = 1) -> int | T:
+    """Return the number that an option has; the default if it is not given."""
     text = given.get(name.lower())
     if text is None:
         return default
@@ -300,8 +304,11 @@ def _duration(text: str) -> timedelta:
     return duration.parse(text)
 
 
-def _flag(given: dict[str, str], name: str) -> bool:
-    text = given.get(name.lower(), "false").lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"option {name} must be true or false, found {given[name.lower()]!r}")
-    return text == "true"
+def flag(given: Mapping[str, str], name: str) -> bool | None:
+    """Return whether an option is true; None if it is not given."""
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"option {name} must be true or false, found {text!r}")
+    return text.lower() == "true"

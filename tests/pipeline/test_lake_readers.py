@@ -100,8 +100,8 @@ def test_a_lake_is_read_as_it_was(exported_lake: str) -> None:
     ("options", "error"),
     [
         ({"mode": "dead"}, "option mode does not go with option lake"),
-        ({"versionAsOf": "last"}, "option versionAsOf must be a version of the table"),
-        ({"since": "2027-01-01T00:00"}, "option since must be a moment with its time zone"),
+        ({"versionAsOf": "last"}, "option versionAsOf must be a whole number"),
+        ({"since": "2027-01-01T00:00"}, "option since needs a time zone"),
         ({"storageOptions": "{"}, "option storageOptions must be a JSON object"),
         ({"pushdown": "yes"}, "option pushdown must be true or false"),
     ],

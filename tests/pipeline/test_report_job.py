@@ -211,7 +211,7 @@ def test_the_report_needs_neither_spark_nor_java() -> None:
         (["--baseline", "0s"], "give the length of the time before --since"),
         (["--deploy", "2020-01-01T00:00Z"], "name an earlier --since"),
         (["--slo", "100%:1s"], 'expected an SLO like "99%:5s"'),
-        (["--topics", "a,,b"], "expected names of topics with commas between them"),
+        (["--topics", "a,,b"], "expected names with commas between them"),
         (["--slow", "x"], "--slow"),
     ],
 )

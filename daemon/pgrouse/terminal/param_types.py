@@ -56,6 +56,19 @@ class HeaderType(click.ParamType[tuple[str, str]]):
         return name, text
 
 
+class NamesType(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Split them."""
+        names = value if isinstance(value, tuple) else tuple(name.strip() for name in value.split(","))
+        if "" in names:
+            self.fail(f"expected names with commas between them, found {value!r}", param, ctx)
+        return names
+
+
 class MessageIdType(click.ParamType[int]):
     """The id of a message."""
 
@@ -71,4 +84,5 @@ class MessageIdType(click.ParamType[int]):
 DURATION = DurationType()
 TIMESTAMP = TimestampType()
 HEADER = HeaderType()
+NAMES = NamesType()
 MESSAGE_ID = MessageIdType()

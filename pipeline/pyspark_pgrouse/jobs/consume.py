@@ -14,7 +14,7 @@ from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.output import Output
-from pgrouse.terminal.param_types import DURATION
+from pgrouse.terminal.param_types import DURATION, NAMES
 from pyspark_pgrouse.claim.batch import BatchResult
 from pyspark_pgrouse.claim.consumer import ConsumerResult, check_attempts
 from pyspark_pgrouse.claim.consumer import consume as run
@@ -41,7 +41,7 @@ RESULT_TEXTS = {
 
 @click.command(cls=Command)
 @click.argument("function", metavar="MODULE:FUNCTION")
-@click.option("--topics", required=True, metavar="A,B", help="The topics whose messages it processes.")
+@click.option("--topics", type=NAMES, required=True, metavar="A,B", help="The topics whose messages it processes.")
 @click.option(
     "--consumer",
     metavar="NAME",
@@ -111,7 +111,7 @@ def consume(
     called = find_function(function, session.config.handlers.import_path)
     options = ConsumerOptions(
         consumer=consumer or function,
-        topics=_names(chosen["topics"]),
+        topics=chosen["topics"],
         dsn=session.config.database.dsn or None,
         rows=chosen["rows"],
         max_bytes=chosen["size"] or 0,
@@ -132,13 +132,6 @@ def consume(
         session.output.note(f"{options.consumer} works {', '.join(options.topics)}")
         ran = run(spark, called, options, partial(_report_batch, session.output), stop)
     return _conclude(session.output, ran)
-
-
-def _names(topics: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in topics.split(","))
-    if "" in names:
-        raise click.BadParameter(f"expected topics with commas between them, found {topics!r}")
-    return names
 
 
 def _stop_on_signals() -> SignalFlag:

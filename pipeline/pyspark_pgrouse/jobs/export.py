@@ -16,7 +16,7 @@ import click
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 from pgrouse.terminal.command import CliSession, Command
-from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
 from pgrouse.terminal.progress_bar import ProgressBar
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
@@ -63,20 +63,14 @@ class Maintenance:
         return done
 
 
-def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in value.split(",")) if value else ()
-    if "" in names:
-        raise click.BadParameter(f"expected names with commas between them, found {value!r}")
-    return names
-
-
 @click.command(cls=Command)
 @click.argument("lake", required=False)
 @click.option("--name", default="default", show_default=True, help="The name of the export; each lake has its own.")
 @click.option(
     "--topics",
     metavar="A,B",
-    callback=_names,
+    type=NAMES,
+    default=(),
     help="Only these topics, separated by commas. Set by the first export; it cannot be changed later.",
 )
 @click.option(
@@ -87,19 +81,22 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 @click.option(
     "--columns",
     metavar="A,B",
-    callback=_names,
-    help="Only these columns, in addition to id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
+    type=NAMES,
+    default=(),
+    help="Only these columns, besides id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--exclude",
     metavar="A,B",
-    callback=_names,
+    type=NAMES,
+    default=(),
     help="Not these columns, as payload,body. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--mask",
     metavar="A,B",
-    callback=_names,
+    type=NAMES,
+    default=(),
     help="Of these columns only the SHA-256 of their values. Set by the first export; it cannot be changed later.",
 )
 @click.option(

@@ -14,7 +14,7 @@ import click
 from pgrouse.config.duration import parse
 from pgrouse.format import plural
 from pgrouse.terminal.command import CliSession, Command
-from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
 from pgrouse.terminal.progress_bar import ProgressBar
 from pyspark_pgrouse.jobs.program import main, measured_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
@@ -66,13 +66,6 @@ class SloType(click.ParamType[Slo]):
             self.fail(str(error), param, ctx)
 
 
-def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
-    if "" in names:
-        raise click.BadParameter(f"expected names of topics with commas between them, found {text!r}")
-    return names
-
-
 @click.command(cls=Command)
 @click.option(
     "--out", required=True, metavar="DIR", help="The output directory, for report.html and the folder tables/."
@@ -86,7 +79,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     help="The beginning: a time with its zone, or how long ago.",
 )
 @click.option("--until", type=PastTimeType(), default="0s", show_default="now", help="The end.")
-@click.option("--topics", callback=_names, metavar="A,B", help="Only these topics.")
+@click.option("--topics", type=NAMES, default=(), metavar="A,B", help="Only these topics.")
 @click.option("--baseline", type=DURATION, help="Compare with a period of this length before --since.")
 @click.option(
     "--deploy", type=TIMESTAMP, help="Compare messages that ended from this time on with those that ended before it."

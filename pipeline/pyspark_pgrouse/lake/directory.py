@@ -23,8 +23,6 @@ from pyspark_pgrouse.errors import LakeUnwritable
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
-# Hadoop's schemes and their names in fsspec.
-SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 # The environment of the clients of the object stores. Executors get it from the driver.
 ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

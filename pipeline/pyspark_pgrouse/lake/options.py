@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.options import Operation, flag, moment, names, number
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -51,18 +52,15 @@ class LakeOptions:
         given = {str(name).lower(): str(value) for name, value in mapping.items()}
         if unknown := sorted(set(given) - {name.lower() for name in KNOWN}):
             raise ConfigError(f"option {unknown[0]} does not go with option lake; known here: {', '.join(KNOWN)}")
-        topics = tuple(t.strip() for t in given["topics"].split(",")) if "topics" in given else ()
-        version = given.get("versionasof")
-        if version is not None and not (version.isascii() and version.isdecimal()):
-            raise ConfigError(f"option versionAsOf must be a version of the table, found {version!r}")
+        now = datetime.now(UTC)
         return cls(
             url=given["lake"],
-            version=None if version is None else int(version),
+            version=number(given, "versionAsOf", None, least=0),
             storage=_storage(given),
-            topics=topics,
-            since=_moment(given, "since"),
-            until=_moment(given, "until"),
-            pushdown=_flag(given, "pushdown") if "pushdown" in given else None,
+            topics=names(given, "topics"),
+            since=moment(given, "since", Operation.BATCH, now),
+            until=moment(given, "until", Operation.BATCH, now),
+            pushdown=flag(given, "pushdown"),
         )
 
     def ddl(self) -> str:
@@ -80,19 +78,6 @@ class LakeOptions:
         return lake if self.version is None else lake.as_of(self.version)
 
 
-def _moment(given: dict[str, str], name: str) -> datetime | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ConfigError(f"option {name} must be a moment with its time zone like 2026-03-01T00:00Z, found {text!r}")
-    return moment
-
-
 def _storage(given: dict[str, str]) -> dict[str, str]:
     try:
         found = json.loads(given.get("storageoptions", "{}"))
@@ -102,10 +87,3 @@ def _storage(given: dict[str, str]) -> dict[str, str]:
         # Do not repeat the value: it may hold a secret.
         raise ConfigError('option storageOptions must be a JSON object like {"AWS_REGION": "eu-central-1"}')
     return {str(name): str(value) for name, value in found.items()}
-
-
-def _flag(given: dict[str, str], name: str) -> bool:
-    text = given[name].lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"option {name} must be true or false, found {given[name]!r}")
-    return text == "true"

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.options import Options
 
 
-class PublishWriter(DataSourceArrowWriter):
-    """Stages the rows of each task, and publishes in one transaction what the successful tasks have staged.
+class StagingWriter:
+    """Stages the rows of each task, for `PublishWriter` and `PublishStreamWriter`. Its stage is published, or deleted.
 
     Spark creates it on the driver and sends copies of it to the executors, so it holds no connection.
 
@@ -35,21 +35,33 @@ class PublishWriter(DataSourceArrowWriter):
         DatabaseUnreachable: no connection. Both are raised before any task runs.
     """
 
+    how = '.mode("append")'
+
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise ConfigError('a queue cannot be overwritten: use .mode("append")')
+            raise ConfigError(f"a queue cannot be overwritten: use {self.how}")
         publish_columns.check(schema, options.topic)
         with connect(options.dsn) as conn:
             check_usable(conn)
         self.options = options
         self.job = options.job or f"spark/{uuid4()}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task.
+    def job_of_task(self) -> str:
+        """Return the key under which a task stages."""
+        return self.job
 
-        Each repetition stages its rows again, and only those of the last one are published.
-        """
-        return stage(self.options.dsn, self.job, self.options.topic, iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task. Each repetition stages its rows again, and only those of the last one are published."""
+        return stage(self.options.dsn, self.job_of_task(), self.options.topic, iterator)
+
+    def abort(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:
+        """Delete what was staged. If that fails now, the queue's maintenance deletes it after a day."""
+        with contextlib.suppress(PgrouseError):
+            clear(self.options.dsn, staged(messages))
+
+
+class PublishWriter(StagingWriter, DataSourceArrowWriter):
+    """Publishes in one transaction what the successful tasks have staged."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish. A second call does nothing: the job's key is in the same transaction.
@@ -58,11 +70,6 @@ class PublishWriter(DataSourceArrowWriter):
             PublishRejected: a policy of a topic forbids it, or the stage was lost; nothing was published.
         """
         self.outcome: JobResult = publish(self.options.dsn, self.job, staged(messages), self.options.max_rejected)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete what was staged. If that fails now, the queue's maintenance deletes it after a day."""
-        with contextlib.suppress(PgrouseError):
-            clear(self.options.dsn, staged(messages))
 
 
 def staged(messages: Iterable[Any]) -> list[Staged]:

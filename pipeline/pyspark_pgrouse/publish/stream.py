@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pgrouse.errors import ConfigError, PgrouseError
-from pyspark_pgrouse.connection import connect
-from pyspark_pgrouse.publish import columns as publish_columns
-from pyspark_pgrouse.publish.batch import staged
+from pyspark_pgrouse.publish.batch import StagingWriter, staged
 from pyspark_pgrouse.publish.job import publish
-from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from pyspark_pgrouse.options import Options
@@ -27,30 +21,29 @@ QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
 
 
-class PublishStreamWriter(DataSourceStreamArrowWriter):
+class PublishStreamWriter(StagingWriter, DataSourceStreamArrowWriter):
     """Publishes each micro-batch as a job whose key is the query's id and the number of the batch.
 
-    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is
-    published already, and does nothing more.
-
-    Raises:
-        ConfigError: the DataFrame or the options cannot be published, or the role may not.
-        DatabaseUnreachable: no connection.
+    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is published already, and does
+    nothing more.
     """
 
+    how = '.outputMode("append")'
+
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
-        if overwrite:
-            raise ConfigError('a queue cannot be overwritten: use .outputMode("append")')
         if options.job:
             raise ConfigError("option job is not for streams: the query and the number of the batch are the key")
-        publish_columns.check(schema, options.topic)
-        with connect(options.dsn) as conn:
-            check_usable(conn)
-        self.options = options
+        super().__init__(options, schema, overwrite)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task."""
-        return stage(self.options.dsn, job_of_task(), self.options.topic, iterator)
+    def job_of_task(self) -> str:
+        """Return the key of the micro-batch that this task belongs to."""
+        task = TaskContext.get()
+        query, batch = (task and task.getLocalProperty(name) for name in (QUERY, BATCH))
+        if not query or not batch:
+            raise PgrouseError(
+                "Spark has not said which query and batch this task is of: write it as a batch, with option job"
+            )
+        return f"{query}/{batch}"
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch.
@@ -62,19 +55,3 @@ class PublishStreamWriter(DataSourceStreamArrowWriter):
         done = staged(messages)
         if done:
             publish(self.options.dsn, done[0].job, done, self.options.max_rejected)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Delete what was staged."""
-        with contextlib.suppress(PgrouseError):
-            clear(self.options.dsn, staged(messages))
-
-
-def job_of_task() -> str:
-    """Return the key of the micro-batch that this task belongs to."""
-    task = TaskContext.get()
-    query, batch = (task and task.getLocalProperty(name) for name in (QUERY, BATCH))
-    if not query or not batch:
-        raise PgrouseError(
-            "Spark has not said which query and batch this task is of: write it as a batch, with option job"
-        )
-    return f"{query}/{batch}"
