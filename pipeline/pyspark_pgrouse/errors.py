@@ -1,4 +1,7 @@
-"""The errors of Spark's tasks, and those that Spark reports as text: which of them pgrouse raises on purpose, and what the others mean."""
+"""The errors of Spark's tasks, which Spark reports as text.
+
+Some of them pgrouse raises on purpose; the others have a meaning.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ KINDS: dict[str, type[PgrouseError]] = {
 
 
 def pgrouse_error(text: str) -> PgrouseError | None:
-    """Return the error that a task raised, if pgrouse raises it on purpose; or an error about what the Python of executors lacks."""
+    """Return the error that a task raised, if pgrouse raises it on purpose.
+
+    Otherwise return an error about what the Python of executors lacks.
+    """
     if found := PGROUSE_ERROR.findall(text):
         name, said = found[-1]
         return KINDS.get(name, PgrouseError)(said)

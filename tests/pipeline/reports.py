@@ -1,4 +1,4 @@
-"""Reports on made-up archives: an ordinary day with a bad deploy, an empty one, one with more of everything, and a hostile one."""
+"""Reports on made-up archives: an ordinary day with a bad deploy, an empty, a crowded, and a hostile one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every command is made of: its session and options, the types of arguments, tables, progress bars, and the reports of errors."""
+"""The parts of every command: its session, the types of arguments, tables, progress bars, and reports of errors."""

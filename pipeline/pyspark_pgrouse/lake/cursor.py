@@ -16,7 +16,8 @@ from pyspark_pgrouse.position import Position
 if TYPE_CHECKING:
     import psycopg
 
-# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to notice.
+# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to
+# notice.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 
 

@@ -51,7 +51,10 @@ class StagingWriter:
         return self.job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task. Each repetition stages its rows again, and only those of the last one are published."""
+        """Stage the rows of one task.
+
+        Each repetition stages its rows again, and only those of the last one are published.
+        """
         return stage(self.options.dsn, self.job_of_task(), self.options.topic, iterator)
 
     def abort(self, messages: list[WriterCommitMessage | None], *_: Any) -> None:

@@ -24,8 +24,8 @@ BATCH = "streaming.sql.batchId"
 class PublishStreamWriter(StagingWriter, DataSourceStreamArrowWriter):
     """Publishes each micro-batch as a job whose key is the query's id and the number of the batch.
 
-    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is published already, and does
-    nothing more.
+    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is
+    published already, and does nothing more.
     """
 
     how = '.outputMode("append")'

@@ -20,6 +20,7 @@ Row = dict[str, Any]
 MOST_ATTEMPTS = 10  # this number of attempts and more are counted together
 WEEKS = 4
 LOOKBACKS_H = (1, 6)
+BUSIEST = "ended_before + ended_after DESC, topic LIMIT $n"
 # Statements that return many rows: how many the page shows, and the statement. `of` is how many there are.
 LISTS = {
     "topics": (
@@ -28,7 +29,9 @@ LISTS = {
         SELECT f.*, l.* EXCLUDE (topic, messages), t.trend, count(*) OVER () AS of
         FROM failures AS f
         LEFT JOIN latency_by_topic AS l USING (topic)
-        LEFT JOIN (SELECT topic, by_bucket(time, total_p99_s) AS trend FROM latency WHERE time IS NOT NULL GROUP BY topic) AS t USING (topic)
+        LEFT JOIN (
+          SELECT topic, by_bucket(time, total_p99_s) AS trend FROM latency WHERE time IS NOT NULL GROUP BY topic
+        ) AS t USING (topic)
         ORDER BY ended DESC, topic LIMIT $n""",
     ),
     "failing": (
@@ -37,20 +40,16 @@ LISTS = {
     ),
     "changes": (
         10,
-        "FROM comparison WHERE topic IS NOT NULL ORDER BY weight DESC, ended_before + ended_after DESC, topic LIMIT $n",
+        f"FROM comparison WHERE topic IS NOT NULL ORDER BY weight DESC, {BUSIEST}",
     ),
-    "slower": (
-        5,
-        "FROM comparison WHERE topic IS NOT NULL AND slower > 1.1 ORDER BY slower DESC, ended_before + ended_after DESC, topic LIMIT $n",
-    ),
-    "failing_more": (
-        5,
-        "FROM comparison WHERE topic IS NOT NULL AND more_dead > 0 ORDER BY more_dead DESC, ended_before + ended_after DESC, topic LIMIT $n",
-    ),
-    "costing_more": (
-        5,
-        "FROM comparison WHERE topic IS NOT NULL AND busier > 0 ORDER BY busier DESC, ended_before + ended_after DESC, topic LIMIT $n",
-    ),
+    **{
+        name: (5, f"FROM comparison WHERE topic IS NOT NULL AND {column} > {least} ORDER BY {column} DESC, {BUSIEST}")
+        for name, column, least in (
+            ("slower", "slower", 1.1),
+            ("failing_more", "more_dead", 0),
+            ("costing_more", "busier", 0),
+        )
+    },
     "costs": (12, "SELECT *, count(*) OVER () AS of FROM cost ORDER BY run_s DESC, topic LIMIT $n"),
     "error_groups": (
         15,
@@ -75,7 +74,8 @@ LISTS = {
     "busiest_workers": (
         12,
         """
-        SELECT worker AS name, sum(busy) * getvariable('bucket_us') / getvariable('shown_us') AS mean, max(busy) AS most, count(*) OVER () AS of
+        SELECT worker AS name, sum(busy) * getvariable('bucket_us') / getvariable('shown_us') AS mean,
+               max(busy) AS most, count(*) OVER () AS of
         FROM capacity GROUP BY worker ORDER BY mean DESC, worker LIMIT $n""",
     ),
 }
@@ -83,20 +83,23 @@ LISTS = {
 TOTALS = {
     "whole": """
         SELECT *, dead / nullif(ended - cancelled, 0) AS failure_rate
-        FROM (SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(dead), 0)::BIGINT AS dead, coalesce(sum(cancelled), 0)::BIGINT AS cancelled
-              FROM failures)
+        FROM (SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(dead), 0)::BIGINT AS dead,
+                     coalesce(sum(cancelled), 0)::BIGINT AS cancelled FROM failures)
         LEFT JOIN (SELECT * EXCLUDE (topic, time) FROM latency WHERE time IS NULL AND topic IS NULL) ON true""",
     "change": "FROM comparison WHERE topic IS NULL",
     "cost": """
         SELECT coalesce(sum(messages), 0)::BIGINT AS messages, coalesce(sum(retries), 0)::BIGINT AS retries,
                coalesce(sum(run_s), 0) AS run_s, coalesce(sum(failed_run_s), 0) AS failed_run_s
         FROM cost""",
-    "errors": "SELECT count(*) AS count, count(*) FILTER (WHERE before = 0 AND getvariable('is_compared')) AS new FROM fingerprints",
+    "errors": """
+        SELECT count(*) AS count, count(*) FILTER (WHERE before = 0 AND getvariable('is_compared')) AS new
+        FROM fingerprints""",
 }
 # Statements that return lines of charts: their names and their values by bucket.
 LINES = {
     "throughput": """
-        SELECT CASE WHEN topic IN (SELECT topic FROM failures ORDER BY ended DESC, topic LIMIT 7) THEN topic END AS name,
+        SELECT CASE WHEN topic IN (SELECT topic FROM failures ORDER BY ended DESC, topic LIMIT 7)
+               THEN topic END AS name,
                bucket_s(time) AS bucket, sum(ended)::BIGINT AS value
         FROM throughput GROUP BY ALL""",
     "deaths": """
@@ -108,7 +111,8 @@ LINES = {
               ON total_p50_s AS p50, total_p95_s AS p95, total_p99_s AS p99 INTO NAME name VALUE value)""",
     "held": """
         SELECT name, bucket, value
-        FROM (UNPIVOT (SELECT bucket_s(time) AS bucket, sum(busy) AS busy, count(*)::DOUBLE AS workers FROM capacity GROUP BY ALL)
+        FROM (UNPIVOT (SELECT bucket_s(time) AS bucket, sum(busy) AS busy, count(*)::DOUBLE AS workers
+                       FROM capacity GROUP BY ALL)
               ON busy, workers INTO NAME name VALUE value)""",
 }
 # Each week with the week before it, for the topics with the most run time.
@@ -156,8 +160,10 @@ def _week_totals(tables: Tables, weeks: Sequence[datetime]) -> list[tuple[str | 
 
 
 def _slo(tables: Tables, slo: Slo, window: Window, weeks: Sequence[datetime]) -> Row:
-    """Return how an SLO was met: in the last hours and, last, in the whole window; the share that missed it by bucket; the share that met it by week."""
-    missed = "SELECT 'missed' AS name, bucket_s(time) AS bucket, 1 - sum(good) / sum(ended) AS value FROM slo WHERE slo = $name GROUP BY ALL"
+    """Return how an SLO was met in the last hours and, last, in the whole window; and by bucket and by week."""
+    missed = """
+        SELECT 'missed' AS name, bucket_s(time) AS bucket, 1 - sum(good) / sum(ended) AS value
+        FROM slo WHERE slo = $name GROUP BY ALL"""
     met = "SELECT epoch_us(week) AS week, good / ended AS met FROM slo_weeks WHERE slo = $name"
     by_week = {row["week"]: row["met"] for row in tables.rows(met, name=slo.name)}
     looks = [*(float(hours) for hours in LOOKBACKS_H if hours * 3600 < window.seconds), window.seconds / 3600]
@@ -172,7 +178,10 @@ def _slo(tables: Tables, slo: Slo, window: Window, weeks: Sequence[datetime]) ->
 
 
 def burn_rate(tables: Tables, slo: Slo, window: Window, hours: float) -> Row:
-    """Return how an SLO was met in the last hours of the window, and its burn rate: 1 uses up exactly the whole budget; None = no message ended."""
+    """Return how an SLO was met in the last hours of the window, and its burn rate.
+
+    1 uses up exactly the whole budget; None = no message ended.
+    """
     (row,) = tables.rows(
         "SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(good), 0)::BIGINT AS good "
         "FROM slo WHERE slo = $name AND epoch_us(time) >= $since",

@@ -1,6 +1,7 @@
-"""The archive in the order of (archive_xid, id): where a batch of rows ends, how many rows come after it, and how it is divided among readers.
+"""The archive in the order of (archive_xid, id).
 
-Conditions are those of `row`, with literals.
+The calls say where a batch of rows ends, how many rows come after it, and how it is divided among readers. Conditions
+are those of `row`, with literals.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ BELOW_WATERMARK = """
       FROM messages.message_archive AS a
       WHERE {condition} AND a.archive_xid < %(watermark)s::xid8
 """
-# Below a watermark no more rows are added. So if there is no row with this number, the last row is the end, at whatever time this runs.
+# Below a watermark no more rows are added. So if there is no row with this number, the last row is the end, at
+# whatever time this runs.
 NTH = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid, a.id OFFSET %(rows)s - 1 LIMIT 1) AS t
@@ -24,8 +26,9 @@ LAST = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid DESC, a.id DESC LIMIT 1) AS t
 """
-# pg_column_size does not fetch values that are stored out of line, so this is as fast as possible; it counts compressed bytes.
-# The columns of t are qualified: otherwise the last ORDER BY would use the text with the same name, and sort 950 after 18034.
+# pg_column_size does not fetch values that are stored out of line, so this is as fast as possible; it counts compressed
+# bytes. The columns of t are qualified: otherwise the last ORDER BY would use the text with the same name, and sort 950
+# after 18034.
 BY_BYTES = """
     SELECT t.archive_xid::text, t.id
     FROM (
@@ -56,7 +59,10 @@ AFTER = """
       LIMIT %(most)s
     ) AS w
 """
-ESTIMATE = "EXPLAIN (FORMAT JSON) SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {condition}"
+ESTIMATE = """
+    EXPLAIN (FORMAT JSON)
+    SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {condition}
+"""
 # This needs no rights on the partitions: it reads only their sizes.
 SIZE = """
     SELECT
@@ -76,7 +82,8 @@ BOUNDS = """
     WHERE t.place %% greatest(ceil(t.total::numeric / %(parts)s)::bigint, %(least)s) = 0 AND t.place < t.total
     ORDER BY t.place
 """
-# The newest messages of the topic; for a rare topic, those among the newest of all topics. Large ones are left out: the sample is held in memory.
+# The newest messages of the topic; for a rare topic, those among the newest of all topics. Large ones are left out: the
+# sample is held in memory.
 PAYLOADS = """
     SELECT s.payload
     FROM (
@@ -86,7 +93,8 @@ PAYLOADS = """
       LIMIT %(looked_at)s
     ) AS a
     CROSS JOIN LATERAL (SELECT a.payload::text) AS s (payload)
-    WHERE a.topic = %(topic)s AND {condition} AND pg_column_size(a.payload) <= %(bytes)s AND octet_length(s.payload) <= %(bytes)s
+    WHERE a.topic = %(topic)s AND {condition}
+      AND pg_column_size(a.payload) <= %(bytes)s AND octet_length(s.payload) <= %(bytes)s
     LIMIT %(rows)s
 """
 LOOKED_AT = 100_000
@@ -119,7 +127,7 @@ def last_row(start: Key, watermark: str, condition: str) -> Call[Key | None]:
 
 
 def row_within_bytes(start: Key, watermark: str, condition: str, rows: int, bytes_: int) -> Call[Key | None]:
-    """Read the key up to which the next rows, at least one, have this size as stored and this number; None if there is none."""
+    """Read the key of the last row that fits into this number and stored size, at least one; None if there is none."""
     return _end(BY_BYTES, start, watermark, condition, {"rows": rows, "bytes": bytes_})
 
 

@@ -1,7 +1,8 @@
 """Conditions on many rows of the archive or of the queue, as text: Spark sends it to its executors, which read by COPY.
 
-The rows are called `a`. COPY takes no parameters, and pg_stat_statements has an entry for each text of a COPY (before PostgreSQL 16 even if only
-its literals differ). So values are literals, or references to values that are sent separately, as a setting of the transaction.
+The rows are called `a`. COPY takes no parameters, and pg_stat_statements has an entry for each text of a COPY (before
+PostgreSQL 16 even if only its literals differ). So values are literals, or references to values that are sent
+separately, as a setting of the transaction.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any
 from psycopg import sql
 
 DEAD = "a.result NOT IN ('success', 'cancelled')"
-# Ready messages are those that a claim considers now: not locked, and due. (A paused topic or a limit may still hold them back.)
+# Ready messages are those that a claim considers now: not locked, and due. (A paused topic or a limit may still hold
+# them back.)
 READY = "a.claim_id IS NULL AND a.available_at <= now() AND (a.expires_at IS NULL OR a.expires_at > now())"
 READY_COLUMNS = ("claim_id", "available_at", "expires_at")
 SETTING = "pgrouse.values"
 SET_VALUES = f"SELECT pg_catalog.set_config('{SETTING}', $1::text, true)"
 
-# Takes a value and its type in PostgreSQL, and returns an expression of that type: a literal, or a reference (`Values.write`).
+# Takes a value and its type in PostgreSQL, and returns an expression of that type: a literal, or a reference
+# (`Values.write`).
 Write = Callable[[Any, str], str]
 # Writes a condition.
 Condition = Callable[[Write], str]
@@ -117,5 +120,5 @@ def visible(snapshot: str, write: Write) -> str:
 
 
 def select_rows(table: str, columns: str, condition: str) -> str:
-    """Return the statement that reads rows of `message_archive` or `message`; columns and condition are about the alias `a`."""
+    """Return the statement that reads rows of `message_archive` or `message`, whose alias is `a`."""
     return f"SELECT {columns} FROM messages.{table} AS a WHERE {condition}"  # noqa: S608 - values are quoted

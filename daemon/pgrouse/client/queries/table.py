@@ -14,7 +14,8 @@ COLUMNS = """
            has_column_privilege(a.attrelid, a.attnum, 'SELECT') AS is_readable
     FROM pg_catalog.pg_attribute AS a
     JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
-    WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %(table)s AND a.attnum > 0 AND NOT a.attisdropped"""
+    WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %(table)s
+      AND a.attnum > 0 AND NOT a.attisdropped"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
 NOTICEABLE = 0.1  # a change by less is not called better or worse
 SAME = Markup('<span class="same">\N{ALMOST EQUAL TO} same</span>')
-# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of surrogate pairs. Characters that
-# change the direction of text would let an error rearrange the line around it.
+# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of surrogate
+# pairs. Characters that change the direction of text would let an error rearrange the line around it.
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 # The places where a name may be broken: after its separators, but not within a number.
 _JOINT = re.compile(r"[._/-]+(?=[^\W\d])|=(?=.)")
@@ -103,7 +103,7 @@ def moment(at: datetime) -> str:
 
 
 def fit(value: Any) -> Any:
-    """Return what a template writes: markup as it is, and any other text without characters that a page must not have."""
+    """Return what a template writes: markup as it is, any other text without characters that a page must not have."""
     if value is None or isinstance(value, Markup):
         return value or ""
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", str(value))

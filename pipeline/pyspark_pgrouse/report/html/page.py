@@ -1,4 +1,4 @@
-"""The whole page: one file that loads nothing, for browsers with and without scripts. Its templates show the findings."""
+"""The whole page: one file that loads nothing, for browsers with and without scripts. Templates show the findings."""
 
 from __future__ import annotations
 

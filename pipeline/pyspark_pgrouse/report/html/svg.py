@@ -47,7 +47,7 @@ def drawing(spec: dict[str, Any], text: str, css: str) -> Markup:
 
 
 def sparkline(values: Sequence[float | None], text: str, colour: str = "c1") -> Markup:
-    """Draw a small chart without axes that uses the full height. text: its meaning, and the value of its highest point."""
+    """Draw a small chart without axes that uses the full height. text: its meaning, and its highest value."""
     every = -(-len(values) // POINTS) or 1
     # Neighbours become their maximum.
     kept = [max((v for v in values[i : i + every] if v is not None), default=0) for i in range(0, len(values), every)]

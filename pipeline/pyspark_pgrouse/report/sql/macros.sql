@@ -26,10 +26,14 @@ CREATE MACRO three_digits(us) AS (us + last_digit(us) // 2) // last_digit(us) * 
 
 -- Whether two failure rates differ by three standard errors or more: a smaller difference may be chance.
 CREATE MACRO is_sure(dead_before, ended_before, dead_after, ended_after) AS
-  coalesce(ended_before > 0 AND ended_after > 0 AND 0 < dead_before + dead_after AND dead_before + dead_after < ended_before + ended_after
+  coalesce(
+    ended_before > 0 AND ended_after > 0
+    AND 0 < dead_before + dead_after AND dead_before + dead_after < ended_before + ended_after
     AND abs(dead_before / ended_before - dead_after / ended_after)
-      >= 3 * sqrt((dead_before + dead_after) / (ended_before + ended_after) * (1 - (dead_before + dead_after) / (ended_before + ended_after))
-                  * (1 / ended_before + 1 / ended_after)), false);
+      >= 3 * sqrt((dead_before + dead_after) / (ended_before + ended_after)
+                  * (1 - (dead_before + dead_after) / (ended_before + ended_after))
+                  * (1 / ended_before + 1 / ended_after)),
+    false);
 
 -- The start of the bucket of a time, in seconds since 1970; and values by bucket: a line of a chart.
 CREATE MACRO bucket_s(time) AS bucket_of(epoch_us(time)) // 1000000;
