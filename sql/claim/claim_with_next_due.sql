@@ -68,8 +68,8 @@ BEGIN
   PERFORM messages.check_claim(p_worker, p_topics, p_limit, p_lock_duration);
   IF p_message_id IS NOT NULL AND p_limit > 0 THEN
     -- The same types as below: the plan of the UPDATE is kept for both.
-    SELECT m.topic::text AS topic, m.priority::smallint, m.available_at::timestamptz AS low, m.max_attempts::integer AS first_max_attempts,
-           q.policy, m.ctid
+    SELECT m.topic::text AS topic, m.priority::smallint, m.available_at::timestamptz AS low,
+           m.max_attempts::integer AS first_max_attempts, q.policy, m.ctid
     INTO v_look
     FROM messages.message AS m
     CROSS JOIN messages.plain_policy(m.topic) AS q
@@ -89,7 +89,9 @@ BEGIN
     ELSE
       IF NOT v_is_rest THEN
         EXIT WHEN v_left <= 0 OR v_bytes <= 0 OR (v_single AND v_topic IS NOT NULL);
-        v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first)) END;
+        v_topic := CASE
+          WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first))
+        END;
         IF v_topic IS NULL AND NOT v_wrapped THEN
           v_wrapped := true;
           v_topic := messages.next_topic(v_wanted, '');
@@ -101,10 +103,14 @@ BEGIN
       -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next
       -- one picks and locks: a claim of few messages costs what its statements cost. One in 64 goes the other way, for
       -- what may be below a low-water mark.
-      SELECT f.priority, f.low, f.first_max_attempts, q.policy, p_slots[array_position(p_topics, v_topic)] - v_found AS slots,
-             q.is_plain AND NOT c.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0 AND (f.first_at > v_now) IS NOT TRUE AS is_plain,
+      SELECT f.priority, f.low, f.first_max_attempts, q.policy,
+             p_slots[array_position(p_topics, v_topic)] - v_found AS slots,
+             q.is_plain AND NOT c.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0
+               AND (f.first_at > v_now) IS NOT TRUE AS is_plain,
              f.priority IS NULL AND NOT c.may_have_channels AND NOT v_is_rest AS is_empty,
-             EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
+             EXISTS (
+               SELECT FROM messages.low_water AS w
+               WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
       INTO v_look
       FROM messages.next_priority(v_topic, (-1)::smallint, true) AS f
       CROSS JOIN messages.may_have_channels(v_topic) AS c
@@ -143,7 +149,8 @@ BEGIN
       -- a limit or an order, or it is the last attempt of a message. The first message usually tells; if it has
       -- attempts left, each is asked below, which takes some percent longer.
       IF current_setting('synchronous_commit') = 'off' AND (
-        v_policy.is_limited OR v_policy.limits_channels OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
+        v_policy.is_limited OR v_policy.limits_channels
+        OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
       THEN
         SET LOCAL synchronous_commit TO DEFAULT;
       END IF;
@@ -154,7 +161,8 @@ BEGIN
       RETURN QUERY
       UPDATE messages.message AS m
       SET claim_id = v_claim, locked_by = p_worker, locked_at = v_now, lock_expires_at = v_now + v_lock,
-          attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer, prefetched = CASE WHEN r.nth > v_start THEN true END
+          attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer,
+          prefetched = CASE WHEN r.nth > v_start THEN true END
       FROM (
         SELECT u.ctid, u.nth FROM unnest(v_plan.rows) WITH ORDINALITY AS u (ctid, nth)
         UNION ALL
@@ -164,8 +172,8 @@ BEGIN
           FROM (
             SELECT a.ctid, a.available_at, a.id,
                    coalesce(a.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(a.state), 0) AS bytes,
-                   (a.expires_at <= v_now OR a.content_bytes > 33554432 OR a.attempts >= nullif(coalesce(a.max_attempts, v_policy.max_attempts), 0))
-                     IS NOT TRUE AS can_run
+                   (a.expires_at <= v_now OR a.content_bytes > 33554432
+                     OR a.attempts >= nullif(coalesce(a.max_attempts, v_policy.max_attempts), 0)) IS NOT TRUE AS can_run
             FROM messages.message AS a
             WHERE a.topic = v_topic AND a.priority = v_look.priority AND a.claim_id IS NULL AND a.channel IS NULL
               AND a.available_at >= v_look.low AND a.available_at <= v_now
@@ -183,7 +191,10 @@ BEGIN
         v_lock_s, v_timeout_s,
         -- extract is slower: it returns numeric.
         date_part('epoch', v_now - m.available_at),
-        CASE WHEN m.history IS NULL THEN 0 ELSE coalesce(date_part('epoch', v_now - (m.history -> 0 ->> 'started')::timestamptz), 0) END,
+        CASE
+          WHEN m.history IS NULL THEN 0
+          ELSE coalesce(date_part('epoch', v_now - (m.history -> 0 ->> 'started')::timestamptz), 0)
+        END,
         -- That of one which waits in the worker is counted when it begins.
         (m.runs + coalesce(m.prefetched, false)::integer)::integer,
         CASE WHEN NOT v_flushes AND m.attempts >= nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)
@@ -215,7 +226,9 @@ $$;
 
 -- Refuse a claim whose arguments make no sense.
 -- Called by: claim_with_next_due. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.check_claim(p_worker text, p_topics text[], p_limit integer, p_lock_duration interval)
+CREATE OR REPLACE FUNCTION messages.check_claim(
+  p_worker text, p_topics text[], p_limit integer, p_lock_duration interval
+)
 RETURNS void
 LANGUAGE plpgsql
 AS $$

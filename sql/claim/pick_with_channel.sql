@@ -22,7 +22,7 @@ DECLARE
   v_picked     messages.picked;
   v_walk       text    := 'channels ' || p_policy.topic;
   v_low        timestamptz;
-  v_due        record;
+  v_due        messages.due_places;
   v_cursor     text    := p_after;
   v_from       text;
   v_after      text;
@@ -33,16 +33,15 @@ DECLARE
   v_looks      integer := greatest(2000, 4 * p_limit);
   v_looked     integer;
   v_reached    text;
-  v_share      integer;
   v_channels   text[];
   v_priorities smallint[];
-  v_slots      integer[];
 BEGIN
   IF p_limit <= 0 OR p_bytes <= 0 THEN
     RETURN v_all;
   END IF;
   v_low := CASE WHEN p_marks THEN messages.channel_low_water(p_policy.topic) ELSE '-infinity' END;
-  v_due := messages.oldest_due_channels(p_policy.topic, v_low, p_now, CASE WHEN v_low > '-infinity' THEN 1000 ELSE 200 END);
+  v_due := messages.oldest_due_channels(
+    p_policy.topic, v_low, p_now, CASE WHEN v_low > '-infinity' THEN 1000 ELSE 200 END);
   IF v_due.channels IS NULL THEN
     RETURN v_all;
   END IF;
@@ -56,29 +55,18 @@ BEGIN
   WHILE cardinality(v_all.rows) < p_limit AND v_all.bytes < p_bytes LOOP
     IF v_looks <= 0 THEN
       EXIT WHEN v_round IS NOT NULL;
-      v_round := jsonb_build_object('from', v_from, 'after', v_after, 'wrapped', v_wrapped, 'held', v_held, 'until', v_until);
+      v_round := jsonb_build_object(
+        'from', v_from, 'after', v_after, 'wrapped', v_wrapped, 'held', v_held, 'until', v_until);
       EXIT WHEN v_all.rows <> '{}' OR p_policy.limits_channels;
       -- Nothing was found so far, and something is due: this once what has been due longest.
       v_channels := v_due.channels;
       v_priorities := v_due.priorities;
     ELSE
-      IF v_due.is_all THEN
-        SELECT array_agg(d.channel ORDER BY d.channel COLLATE "C", d.priority), array_agg(d.priority ORDER BY d.channel COLLATE "C", d.priority),
-               count(*), max(d.channel COLLATE "C")
-        INTO v_channels, v_priorities, v_looked, v_reached
-        FROM (
-          SELECT u.channel, u.priority
-          FROM unnest(v_due.channels, v_due.priorities) AS u (channel, priority)
-          WHERE u.channel > v_after COLLATE "C" AND (NOT v_wrapped OR v_from IS NULL OR u.channel <= v_from COLLATE "C")
-          ORDER BY u.channel COLLATE "C"
-          -- A channel as a whole: the walk goes on behind it.
-          FETCH FIRST (v_look_at) ROWS WITH TIES) AS d;
-      ELSE
-        SELECT array_agg(d.channel) FILTER (WHERE d.is_due), array_agg(d.priority) FILTER (WHERE d.is_due), max(d.nth), max(d.channel COLLATE "C")
-        INTO v_channels, v_priorities, v_looked, v_reached
-        FROM messages.due_channels(
-          p_policy.topic, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks, CASE WHEN v_held THEN 8 ELSE 2 END) AS d;
-      END IF;
+      SELECT n.channels, n.priorities, n.looked, n.reached
+      INTO v_channels, v_priorities, v_looked, v_reached
+      FROM messages.next_channels(
+        p_policy.topic, v_due, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks,
+        CASE WHEN v_held THEN 8 ELSE 2 END) AS n;
       IF v_reached IS NULL THEN
         EXIT WHEN v_wrapped;
         v_wrapped := true;
@@ -100,16 +88,11 @@ BEGIN
       CONTINUE WHEN v_channels IS NULL;
     END IF;
 
-    -- Twice the even share: where some have less, others may fill up, and no claim locks many more rows than it takes.
-    v_share := least(p_limit, ceil(2.0 * p_limit / cardinality(v_channels)));
-    v_slots := array_fill(v_share, ARRAY[cardinality(v_channels)]);
-    IF p_policy.limits_channels THEN
-      SELECT r.slots, v_held OR r.held, least(v_until, r.until)
-      INTO v_slots, v_held, v_until
-      FROM messages.channel_slots(p_policy, v_channels, p_now, v_share) AS r;
-    END IF;
-    v_picked := messages.pick_channel_rows(
-      p_policy, p_now, v_channels, v_priorities, v_slots, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes, v_low);
+    v_picked := messages.pick_shares(
+      p_policy, p_now, v_channels, v_priorities, p_limit, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes,
+      v_low);
+    v_held := v_held OR v_picked.held_back;
+    v_until := least(v_until, v_picked.look_again_at);
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
       v_all.over || v_picked.over, v_all.expired || v_picked.expired, false, NULL);
@@ -127,21 +110,90 @@ BEGIN
     END;
   END IF;
   IF v_round IS NOT NULL OR v_rounds ? p_policy.topic THEN
-    v_rounds := CASE WHEN v_round IS NULL THEN v_rounds - p_policy.topic ELSE v_rounds || jsonb_build_object(p_policy.topic, v_round) END;
+    v_rounds := v_rounds - p_policy.topic || CASE
+      WHEN v_round IS NULL THEN '{}' ELSE jsonb_build_object(p_policy.topic, v_round)
+    END;
     PERFORM set_config('messages.channel_rounds', v_rounds::text, false);
   END IF;
-  IF v_all.rows = '{}' THEN
-    RETURN v_all;
-  END IF;
-  PERFORM messages.add_low_water(p_policy.topic, (-1)::smallint);
-  IF p_after IS NULL THEN
-    v_after := coalesce(v_round ->> 'after', (SELECT m.channel FROM messages.message AS m WHERE m.ctid = v_all.rows[cardinality(v_all.rows)]));
-    PERFORM messages.save_claim_cursor(v_walk, v_after, v_cursor);
-  END IF;
-  IF p_policy.limits_channels THEN
-    PERFORM messages.charge_channel_rates(p_policy, v_all.rows);
+  IF v_all.rows <> '{}' THEN
+    PERFORM messages.add_low_water(p_policy.topic, (-1)::smallint);
+    IF p_after IS NULL THEN
+      v_after := coalesce(
+        v_round ->> 'after',
+        (SELECT m.channel FROM messages.message AS m WHERE m.ctid = v_all.rows[cardinality(v_all.rows)]));
+      PERFORM messages.save_claim_cursor(v_walk, v_after, v_cursor);
+    END IF;
+    IF p_policy.limits_channels THEN
+      PERFORM messages.charge_channel_rates(p_policy, v_all.rows);
+    END IF;
   END IF;
   RETURN v_all;
+END
+$$;
+
+-- The next (channel, priority) pairs of a round that have a due message.
+-- Called by: pick_with_channel. Locks: nothing. p_due: what oldest_due_channels found; if that is not all, the other
+-- arguments are those of due_channels.
+-- Result: the pairs in their order, NULL = none of those that were examined is due; looked: how many were examined;
+-- reached: the channel with which the look ended, NULL = there is no further one.
+CREATE OR REPLACE FUNCTION messages.next_channels(
+  p_topic text, p_due messages.due_places, p_after text, p_upto text, p_now timestamptz, p_limit integer,
+  p_low timestamptz, p_looks integer, p_entries integer,
+  OUT channels text[], OUT priorities smallint[], OUT looked integer, OUT reached text
+)
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  IF p_due.is_all THEN
+    SELECT array_agg(d.channel ORDER BY d.channel COLLATE "C", d.priority),
+           array_agg(d.priority ORDER BY d.channel COLLATE "C", d.priority),
+           count(*), max(d.channel COLLATE "C")
+    INTO channels, priorities, looked, reached
+    FROM (
+      SELECT u.channel, u.priority
+      FROM unnest(p_due.channels, p_due.priorities) AS u (channel, priority)
+      WHERE u.channel > p_after COLLATE "C" AND (p_upto IS NULL OR u.channel <= p_upto COLLATE "C")
+      ORDER BY u.channel COLLATE "C"
+      -- A channel as a whole: the walk goes on behind it.
+      FETCH FIRST (p_limit) ROWS WITH TIES) AS d;
+    RETURN;
+  END IF;
+  SELECT array_agg(d.channel) FILTER (WHERE d.is_due), array_agg(d.priority) FILTER (WHERE d.is_due),
+         max(d.nth), max(d.channel COLLATE "C")
+  INTO channels, priorities, looked, reached
+  FROM messages.due_channels(p_topic, p_after, p_upto, p_now, p_limit, p_low, p_looks, p_entries) AS d;
+END
+$$;
+
+-- Lock rows of these places, of each channel about the same number.
+-- Called by: pick_with_channel. p_limit: of the claim; p_left, p_bytes: what is left of it. Locks: as pick_channel_rows;
+-- where channels have limits, those of channel_slots as well. Result: held_back: a limit left some out, until
+-- look_again_at.
+CREATE OR REPLACE FUNCTION messages.pick_shares(
+  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_limit integer,
+  p_left integer, p_bytes bigint, p_low timestamptz
+)
+RETURNS messages.picked
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  -- Twice the even share: where some have less, others may fill up, and no claim locks many more rows than it takes.
+  v_share  integer   := least(p_limit, ceil(2.0 * p_limit / cardinality(p_channels)));
+  v_slots  integer[] := array_fill(v_share, ARRAY[cardinality(p_channels)]);
+  v_held   boolean   := false;
+  v_until  timestamptz;
+  v_picked messages.picked;
+BEGIN
+  IF p_policy.limits_channels THEN
+    SELECT r.slots, r.held, r.until INTO v_slots, v_held, v_until
+    FROM messages.channel_slots(p_policy, p_channels, p_now, v_share) AS r;
+  END IF;
+  v_picked := messages.pick_channel_rows(
+    p_policy, p_now, p_channels, p_priorities, v_slots, p_left, p_bytes, p_low);
+  v_picked.held_back := v_held;
+  v_picked.look_again_at := v_until;
+  RETURN v_picked;
 END
 $$;
 
@@ -150,22 +202,28 @@ $$;
 -- Result: the pairs in their order; is_all: these are all pairs with a due message. It reads the index by time: delayed
 -- messages cost nothing, however many channels they are in.
 CREATE OR REPLACE FUNCTION messages.oldest_due_channels(
-  p_topic text, p_low timestamptz, p_now timestamptz, p_most integer, OUT channels text[], OUT priorities smallint[], OUT is_all boolean
+  p_topic text, p_low timestamptz, p_now timestamptz, p_most integer
 )
+RETURNS messages.due_places
 LANGUAGE plpgsql
 STABLE
 AS $$
+DECLARE
+  v_due messages.due_places;
 BEGIN
-  SELECT array_agg(p.channel ORDER BY p.channel, p.priority), array_agg(p.priority ORDER BY p.channel, p.priority), coalesce(sum(p.due), 0) < p_most
-  INTO channels, priorities, is_all
+  SELECT array_agg(p.channel ORDER BY p.channel, p.priority), array_agg(p.priority ORDER BY p.channel, p.priority),
+         coalesce(sum(p.due), 0) < p_most
+  INTO v_due
   FROM (
     SELECT f.channel, f.priority, count(*) AS due
     FROM (
       SELECT m.channel, m.priority
       FROM messages.message AS m
-      WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at >= p_low AND m.available_at <= p_now
+      WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+        AND m.available_at >= p_low AND m.available_at <= p_now
       ORDER BY m.available_at
       LIMIT p_most) AS f
     GROUP BY f.channel, f.priority) AS p;
+  RETURN v_due;
 END
 $$;

@@ -6,8 +6,8 @@
 -- Result: room: how many it may take; held_back: what limits hold back, as claim_with_next_due returns it, '{}' =
 -- nothing; is_stopped: the topic is paused, or its breaker is open.
 CREATE OR REPLACE FUNCTION messages.plan_claim(
-  p_topic text, p_now timestamptz, p_claim_id bigint, p_left integer, p_slots integer, p_prefetch integer, p_bytes bigint,
-  p_after text, p_worker text
+  p_topic text, p_now timestamptz, p_claim_id bigint, p_left integer, p_slots integer, p_prefetch integer,
+  p_bytes bigint, p_after text, p_worker text
 )
 RETURNS messages.claim_plan
 LANGUAGE plpgsql
@@ -24,7 +24,8 @@ BEGIN
   v_plan.is_stopped := v_policy.stopped_until IS NOT NULL;
   v_plan.room := least(
     p_left,
-    coalesce(p_slots, p_left) - CASE WHEN v_policy.is_limited OR v_policy.limits_channels THEN coalesce(p_prefetch, 0) ELSE 0 END);
+    coalesce(p_slots, p_left)
+      - CASE WHEN v_policy.is_limited OR v_policy.limits_channels THEN coalesce(p_prefetch, 0) ELSE 0 END);
   IF v_plan.is_stopped THEN
     v_plan.room := 0;
   ELSIF v_policy.is_limited AND v_plan.room > 0 THEN
@@ -91,16 +92,20 @@ DECLARE
 BEGIN
   IF NOT (
     EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = p_policy.topic AND w.priority = -1)
-    OR EXISTS (SELECT FROM messages.message AS m WHERE m.topic = p_policy.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
+    OR EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = p_policy.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
   ) THEN
     RETURN messages.pick_without_channel(p_policy, p_now, p_limit, p_bytes, v_marks);
   END IF;
   IF p_claim_id % 2 = 1 THEN
     v_first := messages.pick_with_channel(p_policy, p_now, p_after, p_limit, p_bytes, v_marks);
-    v_second := messages.pick_without_channel(p_policy, p_now, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
+    v_second := messages.pick_without_channel(
+      p_policy, p_now, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
   ELSE
     v_first := messages.pick_without_channel(p_policy, p_now, p_limit, p_bytes, v_marks);
-    v_second := messages.pick_with_channel(p_policy, p_now, p_after, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
+    v_second := messages.pick_with_channel(
+      p_policy, p_now, p_after, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
   END IF;
   RETURN row(
     v_first.rows || v_second.rows, v_first.bytes + v_second.bytes,

@@ -1,5 +1,5 @@
 -- Returns how many messages a claim may take from each of the given channels now.
--- Called by: pick_with_channel, only where channels have limits. p_channels: in their order, one entry for each
+-- Called by: pick_shares, only where channels have limits. p_channels: in their order, one entry for each
 -- priority; p_most: the maximum number of each.
 -- Locks: as lock_channels. Running messages and holds are read after the lock is taken, in a separate statement, which
 -- sees all that earlier holders of the lock claimed. What is free at p_now is free now, however long the lock was

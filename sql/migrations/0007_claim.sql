@@ -56,3 +56,10 @@ CREATE TYPE messages.claim_plan AS (
   held_back  jsonb,
   is_stopped boolean
 );
+
+-- The places, i.e. (channel, priority) pairs, of one topic that have a due message: see messages.oldest_due_channels.
+CREATE TYPE messages.due_places AS (
+  channels   text[],
+  priorities smallint[],
+  is_all     boolean
+);

@@ -38,8 +38,10 @@ BEGIN
       CASE WHEN keep.what = 'full' THEN g.payload END,
       CASE WHEN keep.what = 'full' THEN g.body END,
       g.headers, g.state, g.progress,
-      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at, g.history,
-      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, 'success', g.output::messages.given_json, g.locked_by
+      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at,
+      g.history,
+      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, 'success',
+      g.output::messages.given_json, g.locked_by
     FROM gone AS g
     CROSS JOIN LATERAL (
       SELECT CASE
