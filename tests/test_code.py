@@ -16,7 +16,11 @@ from packaging.utils import canonicalize_name
 
 CHECKOUT = Path(__file__).parents[1]
 SOURCES = (CHECKOUT / "daemon", CHECKOUT / "pipeline")
-PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+SQL_FOLDERS = ("sql", "pipeline", "examples", "bench", "docker")
+# Folders with longer lines. Take one out when it has none.
+WITH_LONG_LINES = ("sql/claim/", "sql/settle/", "sql/wake/", "pipeline/")
 REASON = re.compile(r"# noqa: PLC0415 - (?:extra (?P<extra>\w+)|slow to import: .+|the application's own)$")
 # Modules that take a tenth of a second or more to import, and that most importers do without.
 SLOW = {
@@ -190,3 +194,19 @@ def test_no_two_classes_have_the_same_name() -> None:
                 places[node.name].append(module)
 
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_line_of_sql_is_longer_than_one_of_python_may_be() -> None:
+    most = PYPROJECT["tool"]["ruff"]["line-length"]
+    files = [file for folder in SQL_FOLDERS for file in sorted((CHECKOUT / folder).rglob("*.sql"))]
+
+    found = [
+        f"{place}:{number}: {len(line)} characters"
+        for file in files
+        if not (place := file.relative_to(CHECKOUT).as_posix()).startswith(WITH_LONG_LINES)
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if len(line) > most
+    ]
+
+    assert len(files) > 200
+    assert found == [], "\n".join(found)
