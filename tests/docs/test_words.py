@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 COVERED = (
@@ -47,7 +50,7 @@ INSTEAD = {
     "shall": "should, must or will",
     "whoever": "anyone who",
 }
-WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(INSTEAD, key=len, reverse=True))})(?![\w-])", re.IGNORECASE)
+WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(INSTEAD, key=len, reverse=True))})(?![\w-])")
 
 # Phrases that readers of plain English stumble over, each with what to write.
 PHRASES = {
@@ -70,52 +73,50 @@ NO_SUBJECT = re.compile(
 CODE = (".py", ".sql", ".js", ".sh", ".toml", ".yaml", ".service", ".timer")
 
 
-def covered() -> list[Path]:
+@cache
+def texts() -> dict[str, str]:
     listed = subprocess.run(["git", "ls-files", "-z", *COVERED], cwd=ROOT, check=True, capture_output=True, text=True)
     names = [each for each in listed.stdout.split("\0") if each and not each.startswith(LEFT_OUT)]
-    return [path for name in names if (path := ROOT / name).is_file()]
+    return {name: text for name in names if (text := text_of(ROOT / name))}
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+def text_of(path: Path) -> str:
     try:
-        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
     except UnicodeDecodeError:
-        return
+        return ""
 
 
-def found_in(path: Path) -> Iterator[str]:
-    for number, line in lines_of(path):
-        for match in WORD.finditer(line):
-            word = match[0]
-            yield f"use {INSTEAD[word.lower()]!r} instead of {word!r}: {path.relative_to(ROOT)}:{number}"
-
-
-def phrases_in(path: Path) -> Iterator[str]:
-    text = "\n".join(line for _, line in lines_of(path))
-    for phrase, instead in PHRASES.items():
-        for match in re.finditer(phrase.replace(" ", SPACE), text, re.IGNORECASE):
-            place = f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
-            yield f"write {instead!r} instead of {match[0]!r}: {place}"
+def places(pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Yield the text of each match, in small letters, and where it is."""
+    for name, text in texts().items():
+        for match in pattern.finditer(text.lower()):
+            yield match[0], f"{name}:{text.count(chr(10), 0, match.start()) + 1}"
 
 
 def test_private_words_stay_out() -> None:
-    found = [each for path in covered() for each in found_in(path)]
+    found = [f"use {INSTEAD[word]!r} instead of {word!r}: {place}" for word, place in places(WORD)]
 
     assert found == [], "\n".join(found)
 
 
-def test_unclear_phrases_stay_out() -> None:
-    found = [each for path in covered() for each in phrases_in(path)]
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_unclear_phrases_stay_out(phrase: str) -> None:
+    found = [f"write {PHRASES[phrase]!r} instead of {words!r}: {place}" for words, place in places(pattern_of(phrase))]
 
     assert found == [], "\n".join(found)
+
+
+def pattern_of(phrase: str) -> re.Pattern[str]:
+    return re.compile(phrase.replace(" ", SPACE))
 
 
 def test_comments_begin_with_a_subject_or_a_verb() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in covered()
-        if path.suffix in CODE
-        for number, line in lines_of(path)
+        f"{name}:{number}: {line.strip()}"
+        for name, text in texts().items()
+        if name.endswith(CODE)
+        for number, line in enumerate(text.splitlines(), 1)
         if NO_SUBJECT.search(line)
     ]
 
