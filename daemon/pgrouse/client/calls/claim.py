@@ -20,7 +20,8 @@ CLAIM = f"SELECT {COLUMNS} FROM messages.claim(%s, {OTHER_ARGUMENTS}) AS f".enco
 # ended before.
 LEFT = "f.held_back::pg_catalog.text, f.next_due_s, CASE WHEN f.id IS NULL THEN messages.oldest_running_xid() END"
 CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
-    f"SELECT {COLUMNS}, {LEFT} FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s, %s::pg_catalog.int8) AS f".encode()  # noqa: S608
+    f"SELECT {COLUMNS}, {LEFT} "  # noqa: S608 - names of fields
+    f"FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s, %s::pg_catalog.int8) AS f".encode()
     for worker in (
         "%s",
         # Its transaction does not wait for the disk, unless the claim says otherwise: that begins when its arguments

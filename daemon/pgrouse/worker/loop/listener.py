@@ -61,7 +61,8 @@ class Listener:
 
     Args:
         on_new_message: called for each notification that may mean new messages, with its payload.
-        on_cancelled: called when a notification says that a message was cancelled. Any session can send it, so it is only a reason to check.
+        on_cancelled: called when a notification says that a message was cancelled. Any session can send it, so it is
+            only a reason to check.
         on_topic_changed: called when a notification says that a topic's policy, or a schedule, was changed.
         on_mode: called with True when notifications are known to arrive, with False when not.
     """
