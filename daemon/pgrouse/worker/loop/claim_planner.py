@@ -128,7 +128,10 @@ class ClaimPlanner:
             self._start_claiming()
 
     def on_notification(self, payload: str = "") -> None:
-        """A notification arrived. If it ends a sleep, the next claim begins with the message that it names; two may name a backlog."""
+        """A notification arrived.
+
+        If it ends a sleep, the next claim begins with the message that it names. Two may mean that there are more.
+        """
         self._message_id = _message_id(payload) if self.state is PlannerState.ASLEEP else None
         self._end_sleep(WakeReason.NOTIFY)
         self.wake()
@@ -367,7 +370,10 @@ class ClaimPlanner:
 
 
 def _message_id(payload: str) -> int | None:
-    """Return the id that a notification names; None: it names a topic. Any session can send one, so the id proves nothing."""
+    """Return the id that a notification names; None: it names a topic.
+
+    Any session can send a notification, so the id proves nothing.
+    """
     return int(payload) if payload.isdecimal() and payload.isascii() and len(payload) < BIGINT_DIGITS else None
 
 
