@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 SQL_FOLDERS = ("sql", "pipeline", "examples", "bench", "docker")
 # Folders with longer lines. Take one out when it has none.
-WITH_LONG_LINES = ("sql/claim/", "sql/settle/", "sql/wake/", "pipeline/")
+WITH_LONG_LINES = ("pipeline/",)
 REASON = re.compile(r"# noqa: PLC0415 - (?:extra (?P<extra>\w+)|slow to import: .+|the application's own)$")
 # Modules that take a tenth of a second or more to import, and that most importers do without.
 SLOW = {

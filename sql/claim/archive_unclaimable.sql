@@ -20,7 +20,8 @@ BEGIN
     IF v_large IS NOT NULL THEN
       PERFORM messages.archive(v_large, NULL, 'rejected', v_errors, NULL, p_worker, true);
     END IF;
-    v_errors := array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(p_picked.over)]);
+    v_errors := array_fill(
+      'max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(p_picked.over)]);
     PERFORM messages.archive(p_picked.over, NULL, 'failed', v_errors, NULL, p_worker, true);
   END IF;
   IF p_picked.expired IS NOT NULL THEN

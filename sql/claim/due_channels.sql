@@ -20,19 +20,21 @@ BEGIN
   RETURN QUERY
   WITH RECURSIVE place AS (
     -- Behind the last priority of p_after.
-    SELECT p_after COLLATE "C" AS channel, 9::smallint AS priority, NULL::timestamptz AS available_at, 0 AS nth, 1 AS found, true AS is_last
+    SELECT p_after COLLATE "C" AS channel, 9::smallint AS priority, NULL::timestamptz AS available_at,
+           0 AS nth, 1 AS found, true AS is_last
     UNION ALL
     SELECT n.channel, n.priority, n.available_at, p.nth + n.found, n.found, n.is_last
     FROM place AS p
     CROSS JOIN LATERAL (
-      SELECT f.channel, f.priority, f.available_at, (row_number() OVER walk)::integer AS found, lead(true) OVER walk IS NULL AS is_last
+      SELECT f.channel, f.priority, f.available_at,
+             (row_number() OVER walk)::integer AS found, lead(true) OVER walk IS NULL AS is_last
       FROM (
         SELECT DISTINCT ON (e.channel, e.priority) e.channel::text, e.priority::smallint, e.available_at::timestamptz
         FROM (
           SELECT m.channel, m.priority, m.available_at
           FROM messages.message AS m
-          WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND (m.channel, m.priority) > (p.channel, p.priority)
-            AND m.available_at >= p_low
+          WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+            AND (m.channel, m.priority) > (p.channel, p.priority) AND m.available_at >= p_low
           ORDER BY m.channel, m.priority, m.available_at
           LIMIT least(64, p_entries * p.found)) AS e
         ORDER BY e.channel, e.priority, e.available_at) AS f

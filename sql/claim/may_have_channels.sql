@@ -8,5 +8,7 @@ LANGUAGE sql
 STABLE
 AS $$
   SELECT EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = p_topic AND w.priority = -1)
-    OR EXISTS (SELECT FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
+    OR EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
 $$;

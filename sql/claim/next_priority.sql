@@ -17,6 +17,7 @@ AS $$
     ORDER BY l.priority LIMIT 1) AS w ON true
   LEFT JOIN LATERAL (
     SELECT m.priority, m.available_at, m.max_attempts FROM messages.message AS m
-    WHERE m.topic = p_topic AND m.priority > p_after AND m.priority < coalesce(w.priority, 10) AND m.claim_id IS NULL AND m.channel IS NULL
+    WHERE m.topic = p_topic AND m.priority > p_after AND m.priority < coalesce(w.priority, 10)
+      AND m.claim_id IS NULL AND m.channel IS NULL
     ORDER BY m.priority, m.available_at LIMIT 1) AS unmarked ON true
 $$;

@@ -21,6 +21,10 @@ AS $$
     JOIN messages.topic AS d ON d.topic = '*'
     LEFT JOIN messages.topic AS t ON t.topic = w.topic
     -- Two conditions, since channels have an index of their own.
-    WHERE EXISTS (SELECT FROM messages.message AS m WHERE m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NULL)
-      OR EXISTS (SELECT FROM messages.message AS m WHERE m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)) AS r
+    WHERE EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NULL)
+      OR EXISTS (
+        SELECT FROM messages.message AS m
+        WHERE m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)) AS r
 $$;

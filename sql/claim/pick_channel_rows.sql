@@ -5,8 +5,8 @@
 -- Result: as pick. p_low: nothing that is ready has an earlier time. Ordered channels are read from their first entry
 -- anyway: a mark that is wrong for a moment would change their order.
 CREATE OR REPLACE FUNCTION messages.pick_channel_rows(
-  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_slots integer[], p_limit integer, p_bytes bigint,
-  p_low timestamptz
+  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_slots integer[],
+  p_limit integer, p_bytes bigint, p_low timestamptz
 )
 RETURNS messages.picked
 LANGUAGE plpgsql
@@ -15,8 +15,10 @@ DECLARE
   v_picked messages.picked;
   v_low    timestamptz := CASE WHEN p_policy.ordered THEN '-infinity' ELSE p_low END;
 BEGIN
-  SELECT array_agg(r.ctid ORDER BY r.nth, r.place) FILTER (WHERE r.fate = 'work'), sum(r.bytes) FILTER (WHERE r.fate = 'work'),
-         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired'), false, NULL::timestamptz
+  SELECT array_agg(r.ctid ORDER BY r.nth, r.place) FILTER (WHERE r.fate = 'work'),
+         sum(r.bytes) FILTER (WHERE r.fate = 'work'),
+         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired'),
+         false, NULL::timestamptz
   INTO v_picked
   FROM (
     SELECT t.*, sum(t.bytes) OVER (ORDER BY t.nth, t.place) - t.bytes AS bytes_before
@@ -26,7 +28,10 @@ BEGIN
       FROM unnest(p_channels, p_priorities, p_slots) WITH ORDINALITY AS c (channel, priority, room, place)
       CROSS JOIN LATERAL (
         SELECT m.ctid, m.id, m.available_at,
-               CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(m.state), 0) END AS bytes,
+               CASE
+                 WHEN m.content_bytes > 33554432 THEN 0
+                 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(m.state), 0)
+               END AS bytes,
                CASE
                  WHEN m.expires_at <= p_now THEN 'expired'
                  WHEN m.content_bytes > 33554432 THEN 'over'

@@ -13,13 +13,17 @@ DECLARE
   v_picked messages.picked;
 BEGIN
   SELECT array_agg(r.ctid) FILTER (WHERE r.fate = 'work'), sum(r.bytes) FILTER (WHERE r.fate = 'work'),
-         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired'), false, NULL::timestamptz
+         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired'),
+         false, NULL::timestamptz
   INTO v_picked
   FROM (
     SELECT n.ctid, n.id, n.fate, n.bytes, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
     FROM (
       SELECT m.ctid, m.id, m.available_at,
-             CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(m.state), 0) END AS bytes,
+             CASE
+               WHEN m.content_bytes > 33554432 THEN 0
+               ELSE coalesce(m.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(m.state), 0)
+             END AS bytes,
              CASE
                WHEN m.expires_at <= p_now THEN 'expired'
                WHEN m.content_bytes > 33554432 THEN 'over'

@@ -167,9 +167,9 @@ END
 $$;
 
 -- Lock rows of these places, of each channel about the same number.
--- Called by: pick_with_channel. p_limit: of the claim; p_left, p_bytes: what is left of it. Locks: as pick_channel_rows;
--- where channels have limits, those of channel_slots as well. Result: held_back: a limit left some out, until
--- look_again_at.
+-- Called by: pick_with_channel. p_limit: of the claim; p_left, p_bytes: what is left of it. Locks: as
+-- pick_channel_rows; where channels have limits, those of channel_slots as well. Result: held_back: a limit left some
+-- out, until look_again_at.
 CREATE OR REPLACE FUNCTION messages.pick_shares(
   p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_limit integer,
   p_left integer, p_bytes bigint, p_low timestamptz

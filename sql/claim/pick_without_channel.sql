@@ -16,7 +16,8 @@ BEGIN
   END IF;
   SELECT n.* INTO v_next FROM messages.next_priority(p_policy.topic, (-1)::smallint, p_marks) AS n;
   WHILE v_next.priority IS NOT NULL LOOP
-    v_picked := messages.pick_priority(p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
+    v_picked := messages.pick_priority(
+      p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
     -- A place that is read from a mark is in the directory.
     IF v_picked.rows IS NOT NULL AND v_next.low = '-infinity' THEN
       PERFORM messages.add_low_water(p_policy.topic, v_next.priority);

@@ -10,7 +10,8 @@ STABLE
 AS $$
   SELECT
     row(
-      p_topic, nullif(coalesce(t.max_attempts, d.max_attempts), 0), coalesce(t.lock_duration, d.lock_duration), coalesce(t.timeout, d.timeout),
+      p_topic, nullif(coalesce(t.max_attempts, d.max_attempts), 0),
+      coalesce(t.lock_duration, d.lock_duration), coalesce(t.timeout, d.timeout),
       NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, false, false)::messages.policy,
     NOT (coalesce(t.ordered, d.ordered)
       OR num_nonnulls(

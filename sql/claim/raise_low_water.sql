@@ -58,7 +58,9 @@ BEGIN
           AND m.available_at >= v_from
         ORDER BY m.available_at LIMIT 1);
     END IF;
-    v_at := CASE WHEN v_from > '-infinity' OR clock_timestamp() - v_looks >= p_slow THEN least(v_mark.safe_at, v_first) END;
+    v_at := CASE
+      WHEN v_from > '-infinity' OR clock_timestamp() - v_looks >= p_slow THEN least(v_mark.safe_at, v_first)
+    END;
     v_marks := v_marks + (v_at IS NOT NULL)::integer;
     IF v_at IS DISTINCT FROM v_place.at THEN
       -- Not if a settle has lowered it since, or is about to: it would hide what was put back.
@@ -76,8 +78,14 @@ BEGIN
 
   UPDATE messages.low_water_mark AS k
   SET safe_at = v_mark.safe_at, at = v_mark.at, xid = v_mark.xid,
-      next_run_at = CASE WHEN v_left THEN clock_timestamp() ELSE clock_timestamp() + 20 * (clock_timestamp() - v_began) END,
-      left_edge_at = CASE WHEN v_left THEN clock_timestamp() + 20 * (clock_timestamp() - v_began) ELSE k.left_edge_at END;
+      next_run_at = CASE
+        WHEN v_left THEN clock_timestamp()
+        ELSE clock_timestamp() + 20 * (clock_timestamp() - v_began)
+      END,
+      left_edge_at = CASE
+        WHEN v_left THEN clock_timestamp() + 20 * (clock_timestamp() - v_began)
+        ELSE k.left_edge_at
+      END;
   RETURN v_marks;
 END
 $$;

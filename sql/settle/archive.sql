@@ -33,7 +33,8 @@ BEGIN
     WHERE m.id = e.id
       AND CASE
             WHEN m.claim_id = e.claim_id THEN
-              p_unlocked OR m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic)
+              p_unlocked OR m.lock_expires_at > v_now OR p_result = 'lock_expired'
+              OR NOT messages.has_strict_lock(m.topic)
             ELSE p_unlocked AND m.claim_id IS NULL AND e.claim_id IS NULL
           END
     RETURNING m.*, e.error, e.output
@@ -41,13 +42,15 @@ BEGIN
     INSERT INTO messages.message_archive (
       id, topic, channel, key, priority, payload, body, headers, state, progress,
       created_at, available_at, expires_at, attempts, runs, max_attempts, claim_id, locked_at, history,
-      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result, error, error_fingerprint, output, handled_by)
+      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result,
+      error, error_fingerprint, output, handled_by)
     SELECT
       g.id, g.topic, g.channel, g.key, g.priority,
       CASE WHEN keep.what = 'full' THEN g.payload END,
       CASE WHEN keep.what = 'full' THEN g.body END,
       g.headers, g.state, g.progress,
-      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at, g.history,
+      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts,
+      g.claim_id, g.locked_at, g.history,
       g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, p_result,
       -- At most 8192 bytes: a character has at most four.
       CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE messages.cut_error(g.error, 2048) END,
@@ -58,7 +61,8 @@ BEGIN
       -- Looked up for each message only where some topic keeps less: the first question is asked once. OFFSET 0: so is
       -- the answer for a row.
       SELECT CASE
-               WHEN p_result = 'success' AND (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full'))
+               WHEN p_result = 'success'
+                 AND (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full'))
                THEN messages.kept_of_success(g.topic)
                ELSE 'full'
              END AS what
@@ -70,7 +74,8 @@ BEGIN
          array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL),
          array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL),
          array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL),
-         array_agg((g.id, g.topic, NULL)::messages.ended_message) FILTER (WHERE p_result NOT IN ('success', 'cancelled')),
+         array_agg((g.id, g.topic, NULL)::messages.ended_message)
+           FILTER (WHERE p_result NOT IN ('success', 'cancelled')),
          bit_or(messages.policy_topic_bit(g.topic))
   INTO v_moved, v_worked, v_idle, v_keyed, v_dead, v_bits
   FROM gone AS g;
@@ -131,7 +136,8 @@ BEGIN
     ORDER BY p.topic COLLATE "C", p.key COLLATE "C"
   LOOP
     IF v_each.holds_on IS NULL THEN
-      DELETE FROM messages.held_key AS h WHERE h.topic = v_each.topic AND h.key = v_each.key AND h.message_id = v_each.id;
+      DELETE FROM messages.held_key AS h
+      WHERE h.topic = v_each.topic AND h.key = v_each.key AND h.message_id = v_each.id;
     ELSE
       UPDATE messages.held_key AS h SET free_at = messages.now() + v_each.holds_on
       WHERE h.topic = v_each.topic AND h.key = v_each.key AND h.message_id = v_each.id;

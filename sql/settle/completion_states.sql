@@ -25,7 +25,8 @@ BEGIN
   SELECT e.id,
          CASE
            WHEN (SELECT h.id FROM held AS h WHERE h.id = e.id) IS NOT NULL THEN 'held'
-           WHEN (SELECT m.id FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id) IS NOT NULL THEN 'open'
+           WHEN (SELECT m.id FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id) IS NOT NULL
+           THEN 'open'
            WHEN (SELECT m.id FROM messages.message AS m WHERE m.id = e.id) IS NOT NULL THEN 'lost'
            ELSE coalesce(
              (SELECT CASE WHEN a.claim_id = e.claim_id AND a.result = 'success' THEN 'success' ELSE 'lost' END

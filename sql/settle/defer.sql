@@ -24,5 +24,7 @@ RETURNS bigint[]
 LANGUAGE sql
 SECURITY DEFINER
 AS $$
-  SELECT messages.lost_ids(p_ids, p_claim_ids, messages.return_attempts(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
+  SELECT messages.lost_ids(
+    p_ids, p_claim_ids,
+    messages.return_attempts(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
 $$;

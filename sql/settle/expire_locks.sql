@@ -22,7 +22,10 @@ BEGIN
   SELECT array_agg(e.id), array_agg(e.claim_id), array_agg(e.error)
   INTO v_ids, v_claims, v_errors
   FROM (
-    SELECT m.id, m.claim_id, format('lock_expired: %s held it from %s and did not settle it before %s', m.locked_by, m.locked_at, m.lock_expires_at) AS error
+    SELECT m.id, m.claim_id,
+           format(
+             'lock_expired: %s held it from %s and did not settle it before %s',
+             m.locked_by, m.locked_at, m.lock_expires_at) AS error
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL AND m.lock_expires_at < v_now
     LIMIT p_limit

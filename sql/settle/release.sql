@@ -12,5 +12,7 @@ RETURNS bigint[]
 LANGUAGE sql
 SECURITY DEFINER
 AS $$
-  SELECT messages.lost_ids(p_ids, p_claim_ids, messages.return_attempts(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran), NULL)
+  SELECT messages.lost_ids(
+    p_ids, p_claim_ids,
+    messages.return_attempts(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran), NULL)
 $$;

@@ -23,7 +23,8 @@ BEGIN
   SELECT array_agg(m.id), array_agg(m.claim_id)
   INTO v_ids, v_claims
   FROM messages.message AS m
-  WHERE m.claim_id IS NOT NULL AND m.locked_by = p_worker AND p_known IS NOT NULL AND m.id NOT IN (SELECT k.id FROM unnest(p_known) AS k (id));
+  WHERE m.claim_id IS NOT NULL AND m.locked_by = p_worker
+    AND p_known IS NOT NULL AND m.id NOT IN (SELECT k.id FROM unnest(p_known) AS k (id));
   RETURN CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.return_attempts(v_ids, v_claims, NULL, NULL, NULL, NULL) END;
 END
 $$;

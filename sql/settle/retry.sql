@@ -46,11 +46,14 @@ BEGIN
            coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at) AS first_started,
            m.key IS NOT NULL AND EXISTS (
              SELECT FROM messages.message AS ready
-             WHERE ready.topic = m.topic AND ready.key = m.key AND ready.attempts = 0 AND ready.claim_id IS NULL AND ready.id > m.id
+             WHERE ready.topic = m.topic AND ready.key = m.key AND ready.attempts = 0 AND ready.claim_id IS NULL
+               AND ready.id > m.id
                AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = ready.id)
            ) AND messages.key_on_retry(m.topic) = 'supersede' AS is_superseded
     FROM (
-      SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state) ORDER BY e.id
+      SELECT e.*
+      FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state)
+      ORDER BY e.id
     ) AS e
     JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
     CROSS JOIN messages.topic AS d
@@ -59,13 +62,17 @@ BEGIN
       SELECT coalesce(t.backoff, d.backoff) AS backoff,
              nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0) AS max_attempts,
              m.channel IS NOT NULL AND coalesce(t.ordered, d.ordered) AS ordered,
-             CASE WHEN p_result = 'lock_expired' THEN coalesce(t.lock_expired_delay, d.lock_expired_delay) END AS expired_delay
+             CASE
+               WHEN p_result = 'lock_expired' THEN coalesce(t.lock_expired_delay, d.lock_expired_delay)
+             END AS expired_delay
     ) AS policy
     CROSS JOIN LATERAL (
-      SELECT coalesce(e.delay, policy.expired_delay, messages.backoff_delay(policy.backoff, m.attempts, random())) AS wished
+      SELECT coalesce(
+        e.delay, policy.expired_delay, messages.backoff_delay(policy.backoff, m.attempts, random())) AS wished
     ) AS delay
     CROSS JOIN LATERAL (SELECT v_now + greatest('0', least(delay.wished, '1000 years')) AS at) AS next
-    WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic))
+    WHERE d.topic = '*'
+      AND (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic))
       AND (policy.max_attempts IS NULL OR m.attempts < policy.max_attempts)
     FOR UPDATE OF m
   ), again AS (
@@ -78,7 +85,8 @@ BEGIN
                                         CASE WHEN m.prefetched IS NOT TRUE THEN m.runs END)
     FROM ended AS e
     WHERE m.id = e.id AND NOT e.is_superseded
-      AND (e.backoff ->> 'max_total' IS NULL OR e.available_at <= e.first_started + (e.backoff ->> 'max_total')::interval)
+      AND (e.backoff ->> 'max_total' IS NULL
+        OR e.available_at <= e.first_started + (e.backoff ->> 'max_total')::interval)
     RETURNING m.id, m.topic, m.channel, m.available_at, e.available_at AS due, e.ordered
   )
   SELECT coalesce(array_agg(a.id), '{}') AS ids, array_agg(a.topic::text) AS topics, min(a.due) AS due,

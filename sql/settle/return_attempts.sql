@@ -14,7 +14,10 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
   IF EXISTS (
-    SELECT FROM unnest(p_ids) AS e (id) JOIN messages.message AS m ON m.id = e.id WHERE m.key IS NOT NULL AND m.attempts = 1) THEN
+    SELECT FROM unnest(p_ids) AS e (id)
+    JOIN messages.message AS m ON m.id = e.id
+    WHERE m.key IS NOT NULL AND m.attempts = 1)
+  THEN
     FOR v_try IN 1..20 LOOP
       BEGIN
         RETURN messages.try_return_attempts(p_ids, p_claim_ids, p_delays, p_untils, p_states, p_outcome, p_ran);

@@ -26,7 +26,8 @@ DECLARE
   v_blocks     messages.channel_block[];
   v_places     messages.low_water[];
 BEGIN
-  SELECT array_agg(u.id) FILTER (WHERE NOT u.stays), array_agg(u.claim_id) FILTER (WHERE NOT u.stays), array_agg(u.id) FILTER (WHERE u.stays)
+  SELECT array_agg(u.id) FILTER (WHERE NOT u.stays), array_agg(u.claim_id) FILTER (WHERE NOT u.stays),
+         array_agg(u.id) FILTER (WHERE u.stays)
   INTO v_ids, v_claims, v_kept
   FROM (
     SELECT r.id, r.claim_id,
@@ -42,9 +43,12 @@ BEGIN
       ON standing.topic = r.topic AND standing.key = r.key AND standing.attempts = 0 AND standing.claim_id IS NULL
     WHERE r.newest > 1 OR standing.id IS NOT NULL
   ) AS u;
-  v_superseded := CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.archive(
-    v_ids, v_claims, 'cancelled',
-    array_fill('superseded: a newer message with the same key is ready'::text, ARRAY[cardinality(v_ids)]), NULL, NULL) END;
+  v_superseded := CASE
+    WHEN v_ids IS NULL THEN '{}'
+    ELSE messages.archive(
+      v_ids, v_claims, 'cancelled',
+      array_fill('superseded: a newer message with the same key is ready'::text, ARRAY[cardinality(v_ids)]), NULL, NULL)
+  END;
 
   WITH unlocked AS (
     UPDATE messages.message AS m
@@ -52,14 +56,20 @@ BEGIN
         attempts = m.attempts - 1,
         -- Without the type it would be text, and looked at again: a key that came before the domain was tightened would
         -- keep it from coming back.
-        key = CASE WHEN m.id NOT IN (SELECT k.id FROM unnest(v_kept) AS k (id)) THEN m.key ELSE NULL::messages.key_name END,
+        key = CASE
+          WHEN m.id NOT IN (SELECT k.id FROM unnest(v_kept) AS k (id)) THEN m.key
+          ELSE NULL::messages.key_name
+        END,
         runs = m.runs - (p_outcome IS NULL AND m.prefetched IS NOT TRUE AND e.ran IS NOT TRUE)::integer,
         prefetched = NULL,
         -- In an ordered channel it keeps its place, and the channel waits for it.
         available_at = CASE WHEN p_outcome IS NULL OR is_first.ordered THEN m.available_at ELSE is_first.due END,
         state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state::messages.given_json, 'null') END,
-        history = CASE WHEN p_outcome IS NULL THEN m.history ELSE
-                    messages.append_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_outcome, NULL, m.runs) END
+        history = CASE
+          WHEN p_outcome IS NULL THEN m.history
+          ELSE messages.append_attempt(
+            m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_outcome, NULL, m.runs)
+        END
     FROM (
       SELECT e.*
       FROM unnest(p_ids, p_claim_ids, p_delays, p_untils, p_states, p_ran) AS e (id, claim_id, delay, until, state, ran)
@@ -72,12 +82,15 @@ BEGIN
              END AS due,
              p_outcome IS NOT NULL AND messages.is_in_ordered_channel(e.id) AS ordered
     ) AS is_first
-    WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
+    WHERE m.id = e.id AND m.claim_id = e.claim_id
+      AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
     RETURNING m.id, m.topic, m.channel, m.priority, m.available_at, is_first.due, is_first.ordered
   )
-  SELECT coalesce(array_agg(u.id), '{}'), array_agg(DISTINCT u.topic), min(CASE WHEN u.ordered THEN u.due ELSE u.available_at END),
+  SELECT coalesce(array_agg(u.id), '{}'), array_agg(DISTINCT u.topic),
+         min(CASE WHEN u.ordered THEN u.due ELSE u.available_at END),
          array_agg((u.topic, u.channel, u.id, u.due)::messages.channel_block) FILTER (WHERE u.ordered),
-         array_agg((u.topic, CASE WHEN u.channel IS NULL THEN u.priority ELSE -1 END, u.available_at)::messages.low_water)
+         array_agg(
+           (u.topic, CASE WHEN u.channel IS NULL THEN u.priority ELSE -1 END, u.available_at)::messages.low_water)
   INTO v_ids, v_topics, v_due, v_blocks, v_places
   FROM unlocked AS u;
 

@@ -22,7 +22,10 @@ DECLARE
   v_due    timestamptz;
 BEGIN
   IF p_held_back IS NOT NULL AND p_topics IS NOT NULL THEN
-    v_due := (SELECT min(h.value::timestamptz) FROM jsonb_each_text(p_held_back) AS h WHERE starts_with(h.key, 'topic '));
+    v_due := (
+      SELECT min(h.value::timestamptz)
+      FROM jsonb_each_text(p_held_back) AS h
+      WHERE starts_with(h.key, 'topic '));
     v_wanted := ARRAY(SELECT w.topic FROM unnest(p_topics) AS w (topic) WHERE NOT p_held_back ? ('topic ' || w.topic));
   END IF;
   v_topic := messages.next_topic(v_wanted, '');

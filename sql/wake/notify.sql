@@ -17,7 +17,8 @@ DECLARE
   v_pages   bigint := coalesce(current_setting('max_notify_queue_pages', true)::bigint, 1048576);
   -- In addition to its texts, each takes 18 bytes and what is left at the end of a page. Pages are released by 32, a
   -- segment of a file.
-  v_bytes   bigint := octet_length(array_to_string(p_payloads, '')) + cardinality(p_payloads) * (octet_length(p_channel) + 24);
+  v_bytes   bigint := octet_length(array_to_string(p_payloads, ''))
+    + cardinality(p_payloads) * (octet_length(p_channel) + 24);
   v_payload text;
 BEGIN
   IF pg_notification_queue_usage() + (v_bytes / 8192.0 + 32) / v_pages > 0.9 THEN

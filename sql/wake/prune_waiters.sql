@@ -13,14 +13,24 @@ DECLARE
 BEGIN
   DELETE FROM messages.expected_result AS x
   WHERE (x.message_id, x.role) IN (
-    SELECT o.message_id, o.role FROM messages.expected_result AS o WHERE o.until < (SELECT messages.now()) LIMIT 10000 FOR UPDATE SKIP LOCKED);
+    SELECT o.message_id, o.role
+    FROM messages.expected_result AS o
+    WHERE o.until < (SELECT messages.now())
+    LIMIT 10000
+    FOR UPDATE SKIP LOCKED);
   -- This does nothing while no client waits. Above READ COMMITTED the snapshot may be older than a waiter.
-  IF pg_sequence_last_value('messages.awaited_flag') = 1 OR current_setting('transaction_isolation') <> 'read committed' THEN
+  IF pg_sequence_last_value('messages.awaited_flag') = 1
+    OR current_setting('transaction_isolation') <> 'read committed'
+  THEN
     RETURN 0;
   END IF;
   DELETE FROM messages.waiter AS w
   WHERE w.message_id = ANY (ARRAY(
-    SELECT o.message_id FROM messages.waiter AS o WHERE o.until < (SELECT messages.now()) LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    SELECT o.message_id
+    FROM messages.waiter AS o
+    WHERE o.until < (SELECT messages.now())
+    LIMIT 1000
+    FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;
   BEGIN
     LOCK TABLE messages.waiter, messages.blocked_message, messages.step IN SHARE MODE NOWAIT;

@@ -32,12 +32,17 @@ DECLARE
   v_waiting bigint[] := '{}'::bigint[];
 BEGIN
   IF p_for NOT BETWEEN '1 ms' AND '1 hour' OR cardinality(v_asked) > 10000 THEN
-    RAISE EXCEPTION 'wait_for_many was called with % messages and p_for = %', cardinality(v_asked), coalesce('"' || p_for || '"', 'NULL')
-      USING ERRCODE = '22023', HINT = 'use at most 10000 messages and 1 ms to 1 hour, and call it again if they have not ended by then';
+    RAISE EXCEPTION 'wait_for_many was called with % messages and p_for = %',
+      cardinality(v_asked), coalesce('"' || p_for || '"', 'NULL')
+      USING ERRCODE = '22023',
+        HINT = 'use at most 10000 messages and 1 ms to 1 hour, and call it again if they have not ended by then';
   END IF;
   IF NOT has_column_privilege(session_user, 'messages.message_archive', 'output', 'SELECT') THEN
     v_allowed := ARRAY(
-      SELECT x.message_id FROM messages.expected_result AS x WHERE x.message_id = ANY (v_asked) AND x.role = session_user ORDER BY 1);
+      SELECT x.message_id
+      FROM messages.expected_result AS x
+      WHERE x.message_id = ANY (v_asked) AND x.role = session_user
+      ORDER BY 1);
   END IF;
   IF p_for IS NOT NULL THEN
     v_waiting := messages.lock_to_wait(v_allowed);
@@ -87,7 +92,12 @@ BEGIN
   -- If it is undone, so is the timeout.
   BEGIN
     PERFORM set_config('lock_timeout', '10ms', true);
-    v_held := ARRAY(SELECT m.id FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR KEY SHARE SKIP LOCKED);
+    v_held := ARRAY(
+      SELECT m.id
+      FROM messages.message AS m
+      WHERE m.id = ANY (p_ids)
+      ORDER BY m.id
+      FOR KEY SHARE SKIP LOCKED);
     PERFORM set_config('lock_timeout', v_wait, true);
     RETURN v_held;
   EXCEPTION WHEN lock_not_available THEN
