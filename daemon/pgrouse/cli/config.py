@@ -95,7 +95,6 @@ def _check_keys(settings: Config) -> None:
 
 
 def _problems(error: ConfigError) -> list[dict[str, Any]]:
-
     if not isinstance(error, ConfigProblems):
         return [{"ok": False, "problem": line} for line in str(error).splitlines()]
     return [
@@ -162,7 +161,6 @@ def _in_force(change: AnyChange) -> Iterator[tuple[Key, str]]:
 
 
 def _shown(value: Any) -> Any:
-
     return redact(value) if isinstance(value, str) else value
 
 

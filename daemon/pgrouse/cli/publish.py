@@ -131,7 +131,6 @@ def _headers(given: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _content(payload: str | None, body_file: IO[bytes] | None) -> dict[str, Any]:
-
     if body_file is not None:
         return {"body": body_file.read()}
     if payload == "-":
@@ -154,7 +153,6 @@ def utf8(data: bytes, where: str) -> str:
 
 
 def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
-
     cipher = _cipher(session)
     with session.connect() as conn:
         published = publish_one(conn, **values, cipher=cipher)
@@ -174,7 +172,6 @@ def _cipher(session: CliSession) -> Cipher | None:
 
 
 def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]) -> None:
-
     cipher = _cipher(session)
     with session.connect() as conn:
         many = publish_many(conn, _messages(lines, shared), cipher=cipher)
@@ -185,7 +182,6 @@ def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]
 
 
 def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:
-
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield NewMessage(payload=Raw(utf8(line.strip(), f"line {number}")), **shared)

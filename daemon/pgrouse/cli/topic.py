@@ -120,7 +120,6 @@ def reset(session: CliSession, topic_name: str) -> int:
 
 
 def _put(session: CliSession, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
-
     policy = read_policy(topic_name, channel, assigned)
     wanted = DesiredPolicy(policy=policy) if channel is None else DesiredPolicy(channels={channel: policy})
     with session.connect() as conn:

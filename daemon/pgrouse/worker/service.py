@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
@@ -56,10 +56,6 @@ from pgrouse.worker.message_crypto import MessageCrypto
 from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
 from pgrouse.worker.reporting.metrics_reporter import MetricsReporter
 from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
-
-if TYPE_CHECKING:
-    pass
-
 
 # After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take; the
 # latter longer if there is time left.
