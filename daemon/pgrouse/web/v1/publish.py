@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Header, Request
+from fastapi.exceptions import RequestValidationError
 from psycopg.errors import InvalidParameterValue
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from starlette.responses import Response
@@ -288,16 +289,8 @@ def _read(request: Request, kind: TypeAdapter[T], content: bytes) -> T:
     try:
         return kind.validate_python(_json(content))
     except ValidationError as error:
-        errors = [
-            {
-                "location": ".".join(map(str, ("body", *each["loc"]))),
-                "message": each["msg"].removeprefix("Value error, "),
-            }
-            for each in error.errors(include_url=False, include_input=False, include_context=False)[:100]
-        ]
-        raise Problem(
-            422, f"{errors[0]['location']}: {errors[0]['message']}", "invalid_request", errors=errors
-        ) from None
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
 
 
 async def _publish(conn: Connection, prepared: PreparedMessage) -> dict[str, Any]:
