@@ -176,7 +176,7 @@ def test_a_group_without_a_fingerprint_is_redriven_alone(database: Database, que
     claimed = queue.claim("mails")
     queue.settle("fail", claimed[:1], [None])
     queue.settle("fail", claimed[1:], ["boom"])
-    group = next(each for each in SnapshotReader().read(queue.conn, 0.0).dead if each.fingerprint is None)
+    group = next(each for each in SnapshotReader().read(queue.conn, 0.0).dead if each.error_fingerprint is None)
 
     assert action.preview(queue.conn, group, action.RedriveOptions()).ids == [claimed[0].id]
 

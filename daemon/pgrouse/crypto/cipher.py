@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from pgrouse import jsonb
 from pgrouse.config.config import Config, load
@@ -16,61 +15,6 @@ from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import ENCRYPTED_BY, NONCE, SALT, ContentKind, EnvelopeHeader
 from pgrouse.crypto.keys import accepted_topics, read_keys
 from pgrouse.errors import ConfigError, DecryptionFailed, EncryptionKeyMissing, InvalidMessage
-
-try:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ModuleNotFoundError as error:
-    if error.name != "cryptography":
-        raise
-    raise ConfigError("encryption needs cryptography: pip install 'pgrouse[crypto]'") from error
-
-PURPOSE = b"pgrouse message 1 "
-PURPOSE_OF_REQUEST = b"pgrouse request 1 "
-PURPOSE_OF_FINGERPRINT = b"pgrouse fingerprint 1"
-# The only block of HKDF-Expand: a key is as long as SHA-256.
-FIRST_BLOCK = b"\x01"
-
-
-class EncryptionKey:
-    """One key. Only its name and its fingerprint can be seen."""
-
-    __slots__ = ("_secret", "fingerprint", "name")
-
-    def __init__(self, name: str, secret: bytes) -> None:
-        self.name, self._secret = name, secret
-        self.fingerprint = hmac.digest(secret, PURPOSE_OF_FINGERPRINT, "sha256")[: envelope.FINGERPRINT]
-
-    def __repr__(self) -> str:
-        return f"EncryptionKey({self.name!r})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a key cannot be pickled: make the Cipher where it is used")
-
-    def encrypt(self, header: EnvelopeHeader, data: bytes) -> bytes:
-        """Return an envelope with this header."""
-        public = bytes(header)
-        return public + self._message_cipher(header.salt).encrypt(header.nonce, data, public)
-
-    def decrypt(self, header: EnvelopeHeader, data: bytes) -> bytes:
-        """Return the content of an envelope with this header.
-
-        Raises:
-            DecryptionFailed: it was changed.
-        """
-        public = bytes(header)
-        try:
-            return self._message_cipher(header.salt).decrypt(header.nonce, data[len(public) :], public)
-        except InvalidTag:
-            raise DecryptionFailed("the encrypted data was changed") from None
-
-    def request_digest(self, digest: bytes) -> bytes:
-        """Return the keyed digest that identifies a request."""
-        return hmac.digest(self._secret, PURPOSE_OF_REQUEST + digest, "sha256")
-
-    def _message_cipher(self, salt: bytes) -> AESGCM:
-        return AESGCM(hmac.digest(self._secret, PURPOSE + salt + FIRST_BLOCK, "sha256"))
-
 
 DLQ_SUFFIX = ".dlq"
 PAYLOADS = frozenset({ContentKind.JSON, ContentKind.BYTES})
@@ -105,7 +49,7 @@ class Cipher:
         accept_from: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         # A process without a cipher does not need the package.
-        from pgrouse.crypto.cipher import EncryptionKey  # noqa: PLC0415 - extra crypto
+        from pgrouse.crypto.encryption_key import EncryptionKey  # noqa: PLC0415 - extra crypto
 
         self._keys = {name: EncryptionKey(name, _secret(name, given)) for name, given in keys.items()}
         if current not in self._keys:

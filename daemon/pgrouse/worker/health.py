@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from pgrouse.metrics.endpoint import HealthCheck, LoopMonitor
+from pgrouse.metrics.health import HealthCheck, LoopMonitor
 from pgrouse.worker.execution.executor import HandlerExecutor
 from pgrouse.worker.loop.claim_loop import TURN_TIMEOUT_S
 from pgrouse.worker.loop.claim_planner import ClaimPlanner
