@@ -113,7 +113,7 @@ def demo(arguments: list[str]) -> NoReturn:
     """Show pgrouse at work."""
     if os.geteuid() == 0:
         install_debian_packages(SERVER_PACKAGES)
-    install([*FOR_DEMO, *FOR_SPARK, "--extra=java"] if "--spark" in arguments else FOR_DEMO)
+    install(FOR_DEMO)
     become(VENV / "bin" / "pgrouse", "demo", *arguments)
 
 

@@ -30,15 +30,10 @@ from pgrouse.errors import ExitCode
     show_envvar=True,
     help="Use this database, which must not have a schema `messages`. Default: a private server.",
 )
-@click.option(
-    "--spark", is_flag=True, help="Also show the archive on Spark: a lake, a report, a redrive. Needs Java 17."
-)
 @click.option("--keep", is_flag=True, help="Leave the server and the daemons running, and print how to use them.")
 @click.option("--stop", is_flag=True, help="Stop the server and the daemons that --keep left running.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; the log goes to the standard error.")
-def demo(
-    directory: Path | None, limit: int | None, dsn: str | None, spark: bool, keep: bool, stop: bool, as_json: bool
-) -> int:
+def demo(directory: Path | None, limit: int | None, dsn: str | None, keep: bool, stop: bool, as_json: bool) -> int:
     """See pgrouse work on real files, with its own database.
 
     It starts a private PostgreSQL and two daemons, publishes a message for each file in one transaction with its row in
@@ -51,7 +46,7 @@ def demo(
     if stop:
         run.stop(dsn, shown)
         return ExitCode.OK
-    report = run.run(run.DemoOptions(directory, limit, dsn, keep, spark), shown)
+    report = run.run(run.DemoOptions(directory, limit, dsn, keep), shown)
     if as_json:
         click.echo(report.as_json())
     return ExitCode.OK if report.balanced else ExitCode.FOUND_A_PROBLEM

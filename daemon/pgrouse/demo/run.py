@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import tomllib
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pgrouse.demo import (
@@ -13,7 +13,6 @@ from pgrouse.demo import (
     hints,
     input_files,
     latency,
-    pipeline,
     report,
     retries,
     verification,
@@ -44,14 +43,12 @@ class DemoOptions:
         limit: the maximum number of files.
         dsn: a database that the user named; None = a private server.
         keep: leave everything running.
-        spark: continue with the archive, on Spark.
     """
 
     directory: Path | None
     limit: int | None
     dsn: str | None
     keep: bool
-    spark: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,10 +76,6 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
         alerts = AlertFeed(ends.enter_context(environment.connect()))
         watch = ProgressWatch(ends.enter_context(environment.connect()), PublishedMessages(), workers, alerts, screen)
         demo_report = _report(watch, options, _play(watch, options), environment, began)
-        if options.spark:
-            demo_report = replace(
-                demo_report, checks=[*demo_report.checks, *pipeline.play(watch.conn, environment.dsn, screen)]
-            )
         _conclude(demo_report, screen)
         if not demo_report.balanced:
             folder.keep_logs = True
