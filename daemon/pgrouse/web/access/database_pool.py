@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
+from fastapi import Request
 from psycopg import AsyncConnection, sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
@@ -28,6 +29,7 @@ from pgrouse.web.access.caller import Caller
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 Row = dict[str, Any]
 Connection = AsyncConnection[Row]
@@ -48,6 +50,18 @@ SETTINGS = sql.SQL(session_settings.LOCAL.decode())
 async def read_rows(conn: Connection, call: Call[list[R]]) -> list[Row]:
     """Make a call that returns rows, and return each as a dict, as a page or a response has it."""
     return [asdict(each) for each in await run_async(conn, call)]
+
+
+async def run_read(request: Request, call: Call[T]) -> T:
+    """Make one call in a transaction that only reads."""
+    async with request.app.state.db.read() as conn:
+        return await run_async(conn, call)
+
+
+async def run_write(request: Request, caller: Caller, call: Call[T]) -> T:
+    """Make one call in a transaction of its own, with the caller as its actor."""
+    async with request.app.state.db.write(caller) as conn:
+        return await run_async(conn, call)
 
 
 class DatabasePool:

@@ -11,7 +11,7 @@ from pgrouse.client.calls import alert
 from pgrouse.client.queries.alert import find_silence, find_silences
 from pgrouse.config import duration
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
 from pgrouse.web.access.security import check_permission
 from pgrouse.web.http.problem import Problem
 
@@ -51,8 +51,7 @@ async def add_silence(
     check_permission(caller, Role.OPERATOR, topic if topic and "*" not in topic else None)
     wanted = _read_time(lasts)
     call = alert.silence(kind, topic, fingerprint, wanted, reason=reason.strip() or None)
-    async with request.app.state.db.write(caller) as conn:
-        await run_async(conn, call)
+    await run_write(request, caller, call)
 
 
 def _read_time(lasts: str) -> timedelta:

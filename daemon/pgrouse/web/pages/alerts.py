@@ -7,11 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from pgrouse.client.call import run_async
 from pgrouse.client.calls import alert
 from pgrouse.client.queries.alert import find_incidents, find_sinks
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, read_rows
+from pgrouse.web.access.database_pool import Connection, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.problems import KINDS
@@ -84,8 +83,7 @@ async def unsilence(
 async def replay(request: Request, caller: Operator, sink: Text, subject: Text = "") -> Response:
     """Send the messages of the last hour to a sink once more."""
     check_permission(caller, Role.OPERATOR)
-    async with request.app.state.db.write(caller) as conn:
-        count = await run_async(conn, alert.replay_alerts(sink))
+    count = await run_write(request, caller, alert.replay_alerts(sink))
     text = (
         f"{count} message{'' if count == 1 else 's'} will be sent again."
         if count

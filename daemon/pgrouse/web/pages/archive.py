@@ -12,7 +12,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.export import delete_export, list_exports
 from pgrouse.client.queries.archive import archive_days, retentions
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.database_pool import Connection, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
@@ -53,7 +53,6 @@ async def archive(request: Request, caller: Viewer) -> Response:
 async def delete(request: Request, caller: Operator, name: Annotated[str, Form(max_length=200)]) -> Response:
     """Forget an export, so that the retention does not wait for it."""
     check_permission(caller, Role.OPERATOR)
-    async with request.app.state.db.write(caller) as conn:
-        was_known = await run_async(conn, delete_export(name))
+    was_known = await run_write(request, caller, delete_export(name))
     text = f"The export {name} is deleted." if was_known else f"There was no export {name}."
     return await view.action_result(request, caller, VIEW, text)

@@ -17,7 +17,7 @@ from pgrouse.client.queries.message import read_message
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.access import fan_out
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.database_pool import Connection, Row, run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import message_detail, view
@@ -107,8 +107,7 @@ async def message(request: Request, caller: Viewer, message_id: str) -> Response
 @router.get("/messages/{message_id}/payload")
 async def download(request: Request, caller: Viewer, message_id: str) -> Response:
     """Send the whole payload as a file."""
-    async with request.app.state.db.read() as conn:
-        row = await run_async(conn, read_message(_id(message_id)))
+    row = await run_read(request, read_message(_id(message_id)))
     if row is None or not caller.sees(row["topic"]) or (row["payload"] is None and row["body"] is None):
         raise Problem(404, f"message {message_id} has no payload, or there is none", "not_found")
     is_json = row["payload"] is not None
@@ -236,14 +235,12 @@ def _json(text: str, where: str) -> str:
 
 
 async def _save(request: Request, caller: Caller, row: Row, call: Call[str]) -> Response:
-    async with request.app.state.db.write(caller) as conn:
-        done = await run_async(conn, call)
+    done = await run_write(request, caller, call)
     return await _back(request, row["id"], done if done in ("edited", "running", "changed") else "too_late")
 
 
 async def _redrive_edited(request: Request, caller: Caller, row: Row, call: Call[list[dead.Redriven]]) -> Response:
-    async with request.app.state.db.write(caller) as conn:
-        done = await run_async(conn, call)
+    done = await run_write(request, caller, call)
     return await _after_redrive(request, row["id"], done)
 
 

@@ -19,7 +19,7 @@ from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.database_pool import Connection, Row, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
@@ -162,8 +162,7 @@ async def add(request: Request, caller: Operator, form: Annotated[ScheduleForm, 
     name, values = form.name.strip(), form.values()
     check_permission(caller, Role.OPERATOR, values["topic"])
     try:
-        async with request.app.state.db.write(caller) as conn:
-            await run_async(conn, queries.add_schedule(values | {"name": name}))
+        await run_write(request, caller, queries.add_schedule(values | {"name": name}))
     except psycopg.errors.UniqueViolation:
         raise Problem(409, f"there is a schedule {name} already: choose another name", "already_there") from None
     return await view.redirect(request, f"/schedules/{quote(name, safe='')}")

@@ -11,11 +11,10 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import revoke_token
 from pgrouse.client.queries.token import find_tokens
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, read_rows
+from pgrouse.web.access.database_pool import Connection, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
@@ -46,7 +45,6 @@ async def tokens(request: Request, caller: Viewer) -> Response:
 async def revoke(request: Request, caller: Operator, name: Annotated[str, Form(max_length=300)]) -> Response:
     """End a token and its sessions."""
     check_permission(caller, Role.OPERATOR)
-    async with request.app.state.db.write(caller) as conn:
-        was_good = await run_async(conn, revoke_token(name))
+    was_good = await run_write(request, caller, revoke_token(name))
     text = f"{name} is revoked." if was_good else f"{name} was not valid before."
     return await view.action_result(request, caller, VIEW, text)

@@ -35,7 +35,7 @@ from pgrouse.client.queries.topic import (
 )
 from pgrouse.config.topic_policy import DEFAULTS, show
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.charts.result_charts import count_results, result_charts
 from pgrouse.web.http.problem import Problem, database_problem
@@ -176,8 +176,7 @@ async def _change_subscription(
 ) -> Response:
     for each in (topic, subscriber):
         check_permission(caller, Role.OPERATOR, each)
-    async with request.app.state.db.write(caller) as conn:
-        await run_async(conn, change(topic, subscriber))
+    await run_write(request, caller, change(topic, subscriber))
     text = f"{subscriber} {what} copies of the messages of {topic}."
     return await view.action_result(request, caller, VIEW, text, topic)
 
@@ -213,8 +212,7 @@ async def set_policy(request: Request, topic: str, caller: Operator) -> Response
 async def reset(request: Request, topic: str, caller: Operator) -> Response:
     """Remove all that a topic sets itself, and its pause."""
     check_permission(caller, Role.OPERATOR, topic)
-    async with request.app.state.db.write(caller) as conn:
-        await run_async(conn, remove_policy(topic))
+    await run_write(request, caller, remove_policy(topic))
     # Without messages there is no such topic any more.
     return await view.redirect(request, "/topics")
 
@@ -229,8 +227,7 @@ async def change_thresholds(request: Request, topic: str, caller: Operator) -> R
         call = set_thresholds(topic, {name: read_threshold(name, text) for name, text in typed.items()})
     except ValueError as error:
         raise Problem(422, str(error), "invalid_value") from None
-    async with request.app.state.db.write(caller) as conn:
-        await run_async(conn, call)
+    await run_write(request, caller, call)
     return await view.action_result(
         request,
         caller,

@@ -17,7 +17,7 @@ from pgrouse.client.queries.topic import EndedMinute, ended_minutes
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.charts.chart import spark
 from pgrouse.web.http.problem import Problem
@@ -100,17 +100,17 @@ async def pause(
 ) -> Response:
     """Stop a topic, one channel of it, or ('*') all topics."""
     check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
-    async with request.app.state.db.write(caller) as conn:
-        await run_async(
-            conn,
-            operate.pause(
-                topic,
-                reason.strip() or None,
-                _duration(resume_in),
-                _time(until),
-                channel or None,
-            ),
-        )
+    await run_write(
+        request,
+        caller,
+        operate.pause(
+            topic,
+            reason.strip() or None,
+            _duration(resume_in),
+            _time(until),
+            channel or None,
+        ),
+    )
     return await _action_result(request, caller, seen_on, topic, q, f"{_name(topic, channel)} is paused.")
 
 
@@ -125,8 +125,7 @@ async def resume(
 ) -> Response:
     """End a pause."""
     check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
-    async with request.app.state.db.write(caller) as conn:
-        was_paused = await run_async(conn, operate.resume(topic, channel or None))
+    was_paused = await run_write(request, caller, operate.resume(topic, channel or None))
     text = f"{_name(topic, channel)} is resumed." if was_paused else f"{_name(topic, channel)} was not paused."
     return await _action_result(request, caller, seen_on, topic, q, text)
 

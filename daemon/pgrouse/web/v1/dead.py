@@ -13,7 +13,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
 from pgrouse.client.queries.dead import dead_details, origins_of
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, read_rows
+from pgrouse.web.access.database_pool import Connection, read_rows, run_read
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
@@ -185,8 +185,7 @@ async def group_dead_messages(
     """Group the dead messages of a period by topic, result and error fingerprint."""
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
-    async with request.app.state.db.read() as conn:
-        found = await run_async(conn, calls.dead_groups(since or LOOK_BACK, topic, result))
+    found = await run_read(request, calls.dead_groups(since or LOOK_BACK, topic, result))
     return ApiResponse({"groups": [DeadMessageGroup.of(each) for each in found if caller.sees(each.topic)]})
 
 

@@ -18,7 +18,7 @@ from pgrouse.client.queries.message import JSON_COLUMNS, MessageRecord, read_mes
 from pgrouse.crypto import envelope
 from pgrouse.web.access import fan_out
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.database_pool import Connection, Row, run_read
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.search import header_filter
@@ -178,8 +178,7 @@ async def list_messages(
         topics=caller.like,
         after=None if after is None else json.dumps(after),
     )
-    async with request.app.state.db.read() as conn:
-        page = await run_async(conn, call)
+    page = await run_read(request, call)
     place = None if page.place is None else json.loads(page.place)
     return ApiResponse(
         {"messages": list(map(MessageSummary.of, page.messages)), "next": cursor.encode("messages", place)}

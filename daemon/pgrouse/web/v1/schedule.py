@@ -16,7 +16,7 @@ from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import Schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.database_pool import Connection, run_read
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
@@ -167,8 +167,7 @@ async def list_schedules(
     place = cursor.decode("schedules", cursor_) or ""
     if not isinstance(place, str) or not place.isprintable():
         raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
-    async with request.app.state.db.read() as conn:
-        found = await run_async(conn, queries.find_schedules(after=place, like=caller.like, most=limit))
+    found = await run_read(request, queries.find_schedules(after=place, like=caller.like, most=limit))
     end = cursor.encode("schedules", found[-1].name) if len(found) == limit else None
     return ApiResponse({"schedules": list(map(ScheduleDetail.of, found)), "next": end})
 

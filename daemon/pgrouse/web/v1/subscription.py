@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from pgrouse.client.call import run_async
 from pgrouse.client.queries.topic import Subscription, add_subscription, find_subscriptions, remove_subscription
 from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, example, members_of
@@ -61,8 +61,7 @@ async def list_subscriptions(request: Request, caller: Viewer, topic: Topic) -> 
     The list has only topics that the token may see.
     """
     check_permission(caller, Role.VIEWER, topic)
-    async with request.app.state.db.read() as conn:
-        found = await run_async(conn, find_subscriptions(topic))
+    found = await run_read(request, find_subscriptions(topic))
     visible = [each for each in found if caller.sees(each.topic) and caller.sees(each.subscriber)]
     return ApiResponse({"subscriptions": list(map(SubscriptionInfo.of, visible))})
 
@@ -71,8 +70,7 @@ async def list_subscriptions(request: Request, caller: Viewer, topic: Topic) -> 
 async def add_subscriber(request: Request, caller: Operator, topic: Topic, body: NewSubscription) -> Response:
     """Copy what is published to a topic from now on to another topic."""
     _check_both(caller, topic, body.subscriber)
-    async with request.app.state.db.write(caller) as conn:
-        added = await run_async(conn, add_subscription(topic, body.subscriber))
+    added = await run_write(request, caller, add_subscription(topic, body.subscriber))
     return ApiResponse({"added": added})
 
 
@@ -82,8 +80,7 @@ async def add_subscriber(request: Request, caller: Operator, topic: Topic, body:
 async def remove_subscriber(request: Request, caller: Operator, topic: Topic, subscriber: Topic) -> Response:
     """End a subscription. What was copied stays."""
     _check_both(caller, topic, subscriber)
-    async with request.app.state.db.write(caller) as conn:
-        removed = await run_async(conn, remove_subscription(topic, subscriber))
+    removed = await run_write(request, caller, remove_subscription(topic, subscriber))
     if not removed:
         raise Problem(404, f"topic {subscriber} gets no copies of the messages of {topic}", "not_found")
     return ApiResponse({"removed": subscriber})

@@ -15,6 +15,7 @@ from pgrouse.client.queries.audit import AuditedAction, find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.doctor.finding import Finding
 from pgrouse.web.access.caller import Role
+from pgrouse.web.access.database_pool import run_read, run_write
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
@@ -156,8 +157,7 @@ async def list_workers(request: Request, caller: Viewer) -> Response:
 
     Each has those of its topics that the caller may see.
     """
-    async with request.app.state.db.read() as conn:
-        found = await run_async(conn, find_workers(MAX_WORKERS))
+    found = await run_read(request, find_workers(MAX_WORKERS))
     visible = [(each, [topic for topic in each.topics if caller.sees(topic)]) for each in found]
     rows = [WorkerInfo.of(each, topics=topics) for each, topics in visible if topics or caller.sees_all]
     return ApiResponse({"workers": rows})
@@ -216,8 +216,7 @@ async def run_maintenance(request: Request, caller: Operator) -> Response:
     The audit log records it.
     """
     check_permission(caller, Role.OPERATOR)
-    async with request.app.state.db.write(caller) as conn:
-        done = await run_async(conn, maintenance.tick())
+    done = await run_write(request, caller, maintenance.tick())
     return ApiResponse({"tasks": list(map(MaintenanceTask.of, done))})
 
 
@@ -230,8 +229,7 @@ async def run_reaper(
     Each run is bounded.
     """
     check_permission(caller, Role.OPERATOR)
-    async with request.app.state.db.write(caller) as conn:
-        count = await run_async(conn, maintenance.run_maintenance(task))
+    count = await run_write(request, caller, maintenance.run_maintenance(task))
     return ApiResponse({"task": task, "count": count})
 
 
@@ -268,7 +266,6 @@ async def list_audit_entries(
         topic=topic,
         limit=limit,
     )
-    async with request.app.state.db.read() as conn:
-        found = await run_async(conn, call)
+    found = await run_read(request, call)
     end = cursor.encode("audit", found[-1].id) if len(found) == limit else None
     return ApiResponse({"entries": list(map(AuditEntry.of, found)), "next": end})

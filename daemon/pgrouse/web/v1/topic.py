@@ -24,7 +24,7 @@ from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPoli
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import DatabasePool
+from pgrouse.web.access.database_pool import DatabasePool, run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
@@ -331,8 +331,7 @@ async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Res
     Its messages and channels stay.
     """
     check_permission(caller, Role.OPERATOR, topic)
-    async with request.app.state.db.write(caller) as conn:
-        removed = await run_async(conn, topic_queries.remove_policy(topic))
+    removed = await run_write(request, caller, topic_queries.remove_policy(topic))
     if not removed:
         raise Problem(404, f"topic {topic} has no policy of its own", "not_found")
     return ApiResponse({"removed": topic})
@@ -376,8 +375,7 @@ async def pause_topic(request: Request, caller: Operator, topic: AnyTopic, body:
 
 
 async def _pause(request: Request, caller: Caller, topic: str, channel: str | None, body: PauseRequest) -> Response:
-    async with request.app.state.db.write(caller) as conn:
-        until = await run_async(conn, operate.pause(topic, body.reason, body.resume_in, body.until, channel))
+    until = await run_write(request, caller, operate.pause(topic, body.reason, body.resume_in, body.until, channel))
     return ApiResponse({"paused": True, "until": until})
 
 
@@ -389,8 +387,7 @@ async def resume_topic(request: Request, caller: Operator, topic: AnyTopic) -> R
 
 
 async def _resume(request: Request, caller: Caller, topic: str, channel: str | None) -> Response:
-    async with request.app.state.db.write(caller) as conn:
-        was_paused = await run_async(conn, operate.resume(topic, channel))
+    was_paused = await run_write(request, caller, operate.resume(topic, channel))
     return ApiResponse({"was_paused": was_paused})
 
 
@@ -405,8 +402,7 @@ async def list_channels(
     """List the channels whose settings differ from the topic's policy."""
     check_permission(caller, Role.VIEWER, topic)
     call = find_channels(topic, after=_name("channels", cursor_), most=limit)
-    async with request.app.state.db.read() as conn:
-        found = await run_async(conn, call)
+    found = await run_read(request, call)
     end = cursor.encode("channels", found[-1].channel) if len(found) == limit else None
     return ApiResponse({"channels": list(map(ChannelLimits.of, found)), "next": end})
 
