@@ -43,9 +43,9 @@ class Listening:
         )
 
     async def received(self) -> list[str]:
-        while not (channels := await self.connection.receive(30)):
+        while not (received := await self.connection.receive(30)):
             pass
-        return channels
+        return [each.channel for each in received]
 
     async def until_connected(self) -> None:
         while not self.connection.is_connected:

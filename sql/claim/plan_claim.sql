@@ -83,8 +83,8 @@ RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark for
-  -- ever.
+  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark
+  -- forever.
   v_marks  boolean := p_claim_id % 64 <> 0
     OR EXISTS (SELECT FROM messages.low_water_mark AS k WHERE k.left_edge_at > clock_timestamp() - interval '1 minute');
   v_first  messages.picked;

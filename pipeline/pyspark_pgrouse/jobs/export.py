@@ -83,7 +83,7 @@ class Maintenance:
     metavar="A,B",
     type=NAMES,
     default=(),
-    help="Only these columns, besides id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
+    help="Only these columns, in addition to id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--exclude",
