@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pgrouse.install import schema
 
 PIECE = re.compile(
-    r"--[^\n]*|/\*.*?\*/|(?P<escaped>[Ee]'(?:[^'\\]|\\.|'')*')|[Uu]&'(?:[^']|'')*'"
+    r"--[^\n]*|/\*.*?\*/|(?P<escaped>[Ee]'(?:[^'\\]|\\.|'')*'(?:\s*\n\s*'(?:[^'\\]|\\.|'')*')*)|[Uu]&'(?:[^']|'')*'"
     r"|(?P<plain>'(?:[^']|'')*')|\"[^\"]*\"|\w+|.",
     re.DOTALL,
 )
