@@ -17,7 +17,8 @@ FOLDERS = [
 ]
 # A relation after a key word, a function that is called, or a relation by its name.
 STATEMENT = re.compile(
-    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE|COPY)\s+messages\.|\bmessages\.(?:\w+|\{\})\(|reg(?:class|proc|namespace)\('messages"
+    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE|COPY)\s+messages\.|\bmessages\.(?:\w+|\{\})\("
+    r"|reg(?:class|proc|namespace)\('messages"
     r"|'messages\.\w+'::(?:pg_catalog\.)?regclass",
     re.IGNORECASE,
 )

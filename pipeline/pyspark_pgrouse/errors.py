@@ -23,7 +23,8 @@ PGROUSE_ERROR = re.compile(r"^(?:pgrouse\.errors|pyspark_pgrouse[\w.]+)\.(\w+): 
 
 # The modules that a Python without pgrouse[spark] lacks, or that there is no Python at all.
 MISSING_MODULE = re.compile(
-    r"ModuleNotFoundError: No module named '((?:pyspark_pgrouse|pgrouse|pyspark|pyarrow|psycopg|adbc_driver_\w+)(?:\.[\w.]+)?)'"
+    r"ModuleNotFoundError: No module named "
+    r"'((?:pyspark_pgrouse|pgrouse|pyspark|pyarrow|psycopg|adbc_driver_\w+)(?:\.[\w.]+)?)'"
 )
 NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
 # Spark waits for 10 s, which cannot be changed.

@@ -211,7 +211,8 @@ def _check_combination(given: dict[str, str], mode: Mode, operation: Operation) 
             raise ConfigError(f"option {name} does not go with mode {mode}: it is for mode {' and '.join(modes)}")
     if operation is Operation.STREAM and mode is Mode.READY:
         raise ConfigError(
-            "mode ready is for spark.read: what waits changes all the time. To process it, use `pgrouse pipeline consume`"
+            "mode ready is for spark.read: what waits changes all the time. "
+            "To process it, use `pgrouse pipeline consume`"
         )
     wrong, where = {Operation.BATCH: (STREAM_OPTIONS, "streams"), Operation.STREAM: (BATCH_OPTIONS, "batch reads")}.get(
         operation, ((), "")
@@ -294,12 +295,13 @@ def _payload(given: dict[str, str], operation: Operation) -> str | None:
     if text in (JSON, BINARY, SCHEMA, INFER) or " " in text:
         return text
     raise ConfigError(
-        f"option payload must be json, binary, schema, infer or fields like `order_id BIGINT, total DOUBLE`, found {text!r}"
+        "option payload must be json, binary, schema, infer or fields like `order_id BIGINT, total DOUBLE`, "
+        f"found {text!r}"
     )
 
 
 def _duration(text: str) -> timedelta:
-    from pgrouse.config import duration  # noqa: PLC0415 - slow to import: pydantic, and Spark loads the format in every session
+    from pgrouse.config import duration  # noqa: PLC0415 - slow to import: every session loads this module
 
     return duration.parse(text)
 

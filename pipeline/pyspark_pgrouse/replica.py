@@ -20,7 +20,9 @@ POLL_S = 0.2
 TARGET = """
     SELECT
       s.system_identifier::text,
-      (CASE WHEN r.is_standby THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END)::text,
+      (
+        CASE WHEN r.is_standby THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END
+      )::text,
       CASE WHEN NOT r.is_standby THEN left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) END
     FROM pg_catalog.pg_control_system() AS s, pg_catalog.pg_is_in_recovery() AS r (is_standby)
 """
@@ -30,7 +32,8 @@ REPLAYED = """
       s.system_identifier::text AS system,
       CASE
         WHEN r.is_standby THEN pg_catalog.pg_last_wal_replay_lsn()
-        WHEN left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) = $2::text THEN pg_catalog.pg_current_wal_insert_lsn()
+        WHEN left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) = $2::text
+          THEN pg_catalog.pg_current_wal_insert_lsn()
       END::text AS lsn,
       CASE
         WHEN r.is_standby THEN pg_catalog.pg_last_wal_replay_lsn() >= $1::pg_lsn
@@ -76,7 +79,8 @@ def wait_for_replay(cursor: Any, target: ReplayTarget, timeout_s: float = REPLAY
     while not (replayed := _replayed(cursor, target))[0]:
         if time.monotonic() >= deadline:
             raise DatabaseUnreachable(
-                f"the standby of option replicaDsn lags behind: the read needs {target.lsn} of the WAL, and the standby has replayed "
+                f"the standby of option replicaDsn lags behind: the read needs {target.lsn} of the WAL, "
+                "and the standby has replayed "
                 f"{replayed[1]} after {timeout_s:.0f} s. Run the read again later, or leave replicaDsn out"
             )
         time.sleep(POLL_S)
@@ -87,7 +91,8 @@ def _replayed(cursor: Any, target: ReplayTarget) -> tuple[bool, str]:
     system, lsn, is_there = cursor.fetchone()
     if system != target.system:
         raise ConfigError(
-            f"option replicaDsn names the cluster {system}, and option dsn {target.system}: name a standby of the same cluster"
+            f"option replicaDsn names the cluster {system}, and option dsn {target.system}: "
+            "name a standby of the same cluster"
         )
     if lsn is None:
         raise ConfigError("option replicaDsn names no standby of the server of option dsn: was it promoted?")

@@ -28,7 +28,7 @@ WANTED = {
     # Over TCP, each Python task waits 45 ms for an acknowledgement. The path of a socket must be short, and the folder
     # of a job may be too long.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - their names are random, and only this user may connect
+    "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - with random names, for this user only
     # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides the options that match this (its default:
     # url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
@@ -42,7 +42,8 @@ LOCAL = {
 }
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 CONNECT_REFUSED = (
-    "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: unset SPARK_REMOTE, "
+    "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: "
+    "unset SPARK_REMOTE, "
     "and name the cluster by --master (spark://..., yarn, k8s://...)"
 )
 

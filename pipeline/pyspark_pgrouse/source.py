@@ -40,7 +40,7 @@ class DefaultSource(DataSource):
             return self._lake().ddl()
         options = Options.parse(self.options)
         if options.payload in (SCHEMA, INFER):
-            from pyspark_pgrouse.read.payload_fields import resolve  # noqa: PLC0415 - slow to import: only this operation needs it
+            from pyspark_pgrouse.read.payload_fields import resolve  # noqa: PLC0415 - slow to import: for this only
 
             options = resolve(options)
         return schemas.ddl(options)
@@ -48,20 +48,20 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of `spark.read`."""
         if "lake" in self.options:
-            from pyspark_pgrouse.lake.reader import lake_batch  # noqa: PLC0415 - slow to import: only this operation needs it
+            from pyspark_pgrouse.lake.reader import lake_batch  # noqa: PLC0415 - slow to import: for this only
 
             return lake_batch(self._lake(), schema)
         options = Options.parse(self.options, Operation.BATCH)
         if options.mode is Mode.READY:
-            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - slow to import: only this operation needs it
+            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - slow to import: for this only
 
             return ReadyBatch(options, schema)
-        from pyspark_pgrouse.read.archive_batch import archive_batch  # noqa: PLC0415 - slow to import: only this operation needs it
+        from pyspark_pgrouse.read.archive_batch import archive_batch  # noqa: PLC0415 - slow to import: for this only
 
         return archive_batch(options, schema)
 
     def _lake(self) -> LakeOptions:
-        from pyspark_pgrouse.lake.options import LakeOptions  # noqa: PLC0415 - slow to import: only this operation needs it
+        from pyspark_pgrouse.lake.options import LakeOptions  # noqa: PLC0415 - slow to import: for this only
 
         return LakeOptions.parse(self.options)
 
@@ -74,18 +74,18 @@ class DefaultSource(DataSource):
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         options = Options.parse(self.options, Operation.STREAM)
-        from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415 - slow to import: only this operation needs it
+        from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415 - slow to import: for this only
 
         return ArchiveStream(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of `df.write`."""
-        from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415 - slow to import: only this operation needs it
+        from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415 - slow to import: for this only
 
         return PublishWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return the writer of `df.writeStream`."""
-        from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415 - slow to import: only this operation needs it
+        from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415 - slow to import: for this only
 
         return PublishStreamWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)

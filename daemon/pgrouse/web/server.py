@@ -93,8 +93,8 @@ class WebServer(uvicorn.Server):
         systemd.notify(STOPPING=1)
         self.application.state.stopping.set()
         self.application.state.long_poll.wake_all()
-        # Not uvicorn's own way: that raises the signal again once everything is closed, and the process would seem
-        # killed.
+        # This is not uvicorn's own way: that raises the signal again once everything is closed, and the process would
+        # seem killed.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 

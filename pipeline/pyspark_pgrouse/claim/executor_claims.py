@@ -56,7 +56,8 @@ class ExecutorClaims:
         self._run, self._slots = run or partial(on_executors, spark), slots
         if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
             raise ConfigError(
-                "spark.speculation runs a task twice at the same time, and both would claim messages: --conf spark.speculation=false"
+                "spark.speculation runs a task twice at the same time, and both would claim messages: "
+                "--conf spark.speculation=false"
             )
         self._cursors: list[ClaimCursor] = []
 

@@ -100,7 +100,8 @@ class LocksProcess:
             self._in.flush()
         except (OSError, ValueError):
             raise LocksProcessEnded(
-                "the process that extends the locks of messages has ended (killed? out of memory? another job with its name?): run it again"
+                "the process that extends the locks of messages has ended (killed? out of memory? "
+                "another job with its name?): run it again"
             ) from None
 
     @property

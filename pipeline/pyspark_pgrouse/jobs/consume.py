@@ -52,7 +52,8 @@ RESULT_TEXTS = {
     type=click.IntRange(1),
     default=10_000,
     show_default=True,
-    help="The maximum number of messages in one batch. A batch has fewer while the function takes longer than a third of their lock.",
+    help="The maximum number of messages in one batch. A batch has fewer while the function takes longer than a "
+    "third of their lock.",
 )
 @click.option("--bytes", "size", type=click.IntRange(1), help="The maximum number of bytes of payloads in one batch.")
 @click.option(
@@ -82,7 +83,8 @@ RESULT_TEXTS = {
     "--allow-single-attempt",
     "one_attempt",
     is_flag=True,
-    help="Also process topics with max_attempts 1. By default they are refused: if the machine fails, the messages that the job holds are dead.",
+    help="Also process topics with max_attempts 1. By default they are refused: "
+    "if the machine fails, the messages that the job holds are dead.",
 )
 @spark_options
 @click.pass_obj
@@ -154,7 +156,8 @@ def _report_batch(output: Output, ran: BatchResult) -> None:
         output.record(ran.as_json())
     else:
         output.say(
-            f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: {_format_counts(ran.settled)}"
+            f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: "
+            f"{_format_counts(ran.settled)}"
         )
     if ran.has_failed and ran.error:
         output.problem(f"batch {ran.batch} failed: {last_line(ran.error)}")

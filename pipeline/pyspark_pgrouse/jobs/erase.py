@@ -29,7 +29,8 @@ from pyspark_pgrouse.lake.lake import Lake
 @click.option(
     "--vacuum",
     type=DURATION,
-    help="Afterwards, remove files that the table has not used for this long. 0s removes the erased rows at once; programs that still read "
+    help="Afterwards, remove files that the table has not used for this long. 0s removes the erased rows at once; "
+    "programs that still read "
     "those files fail.",
 )
 @click.pass_obj

@@ -83,7 +83,8 @@ class Maintenance:
     metavar="A,B",
     type=NAMES,
     default=(),
-    help="Only these columns, in addition to id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
+    help="Only these columns, in addition to id, topic, archived_at and archive_xid. Set by the first export; "
+    "it cannot be changed later.",
 )
 @click.option(
     "--exclude",
@@ -121,7 +122,8 @@ class Maintenance:
 @click.option(
     "--vacuum",
     type=DURATION,
-    help="Afterwards, remove files that the table has not used for this long, as 7d. Programs that still read them fail. Default: keep them.",
+    help="Afterwards, remove files that the table has not used for this long, as 7d. "
+    "Programs that still read them fail. Default: keep them.",
 )
 @click.option(
     "--forget",

@@ -59,6 +59,7 @@ def check_lag(conn: psycopg.Connection[Any], lag: RowsAfter, max_lag: timedelta 
         return
     rows = plural(lag.rows, "row")
     raise LagExceeded(
-        f"{rows} {'waits' if lag.rows == 1 else 'wait'} to be exported, the oldest for {show(timedelta(seconds=round(lag.seconds)))}, "
+        f"{rows} {'waits' if lag.rows == 1 else 'wait'} to be exported, the oldest "
+        f"for {show(timedelta(seconds=round(lag.seconds)))}, "
         f"which is more than --max-lag {show(max_lag)}: {watermark_lag(conn)}"
     )

@@ -48,7 +48,8 @@ GROUPS = (
     "--where",
     required=True,
     metavar="SQL",
-    help="The expression, in Spark's SQL over the columns of the archive, like \"topic = 'orders' AND error LIKE '%timeout%'\".",
+    help="The expression, in Spark's SQL over the columns of the archive, like \"topic = 'orders' AND error LIKE "
+    "'%timeout%'\".",
 )
 @click.option(
     "--lake", metavar="DIR", help="Search in this lake, without a load on the database. Default: in the database."
@@ -104,7 +105,8 @@ def _own_lake(conn: psycopg.Connection, url: str) -> Lake:
     lake, here = Lake.open(url), system_identifier(conn)
     if lake.info.system_identifier != here:
         raise ConfigError(
-            f"the lake {url} is of the database cluster {lake.info.system_identifier}, and this is {here}: its ids are other messages here"
+            f"the lake {url} is of the database cluster {lake.info.system_identifier}, and this is {here}: "
+            "its ids are other messages here"
         )
     return lake
 

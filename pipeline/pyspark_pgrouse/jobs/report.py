@@ -128,7 +128,8 @@ def _window(since: datetime, until: datetime, baseline: timedelta | None, deploy
         raise click.UsageError("--baseline and --deploy are two ways to compare: give one of them")
     if deploy is not None and not since < deploy < until:
         raise click.UsageError(
-            f"--deploy {deploy.isoformat()} is not between --since {since.isoformat()} and --until {until.isoformat()}: "
+            f"--deploy {deploy.isoformat()} is not between --since {since.isoformat()} and "
+            f"--until {until.isoformat()}: "
             "name an earlier --since"
         )
     if baseline is not None and not baseline:
@@ -160,7 +161,8 @@ def _say(session: CliSession, findings: Findings, destination: Destination) -> N
     whole, topics = findings["whole"], findings["topics"]
     count = topics[0]["of"] if topics else 0
     session.output.say(
-        f"{plural(whole['ended'], 'message')} ended, {whole['dead']:,} of them dead, in {plural(count, 'topic')}: {destination.page}"
+        f"{plural(whole['ended'], 'message')} ended, {whole['dead']:,} of them dead, "
+        f"in {plural(count, 'topic')}: {destination.page}"
     )
     if session.as_json:
         session.output.record(

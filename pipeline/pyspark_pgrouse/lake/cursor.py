@@ -63,7 +63,8 @@ class ExportCursor:
         at = self.position
         if not run(conn, advance_export(self.name, at.xid, at.id, end.xid, end.id)):
             raise ExportConflict(
-                f"export {self.name} was moved or given up by another process in the meantime: run it again if it is still wanted"
+                f"export {self.name} was moved or given up by another process in the meantime: "
+                "run it again if it is still wanted"
             )
         return ExportCursor(self.name, self.lake, self.lake_id, end)
 

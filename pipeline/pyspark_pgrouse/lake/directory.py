@@ -28,7 +28,8 @@ ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Errors that delta-rs reports only in words.
 NOT_PERMITTED = re.compile(
-    r"40[134] |Unauthorized|Forbidden|AccessDenied|NoSuchBucket|Unknown scheme|kind: (?:NotFound|PermissionDenied|NotADirectory)"
+    r"40[134] |Unauthorized|Forbidden|AccessDenied|NoSuchBucket|Unknown scheme|kind: "
+    r"(?:NotFound|PermissionDenied|NotADirectory)"
 )
 COLOR = re.compile(r"\x1b\[[0-9;]*m|↳")
 LONGEST = 300  # the longest error text: some stores answer with a page

@@ -192,7 +192,8 @@ def _opened(conn: psycopg.Connection[Any], directory: Directory, options: Export
 
 def _elsewhere(name: str, lake: str, url: str) -> ConfigError:
     return ConfigError(
-        f"export {name} writes to another lake, {lake}: use another --name for {url}, or give that one up with --forget {name}"
+        f"export {name} writes to another lake, {lake}: use another --name for {url}, "
+        f"or give that one up with --forget {name}"
     )
 
 
@@ -200,7 +201,8 @@ def _check(info: LakeInfo, url: str, system: str, options: ExportOptions) -> Non
     if info.system_identifier != system:
         raise ConfigError(
             f"the lake {url} holds the archive of another cluster ({info.system_identifier}; this one is {system}): "
-            f"name another lake; if this database was restored from that one, first give the export up with --forget {info.name}"
+            "name another lake; if this database was restored from that one, first give the export up with "
+            f"--forget {info.name}"
         )
     if info.name != options.name:
         raise ConfigError(f"the lake {url} is written by export {info.name}: use --name {info.name}, or another lake")
@@ -213,7 +215,8 @@ def _check(info: LakeInfo, url: str, system: str, options: ExportOptions) -> Non
         )
     if options.choice not in (ColumnChoice(), info.choice):
         raise ConfigError(
-            f"the lake {url} was made with {_choice(info)}: leave --columns, --exclude and --mask out, or name another lake"
+            f"the lake {url} was made with {_choice(info)}: leave --columns, --exclude and --mask out, "
+            "or name another lake"
         )
 
 
@@ -238,7 +241,8 @@ def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str) -> ExportC
         raise _elsewhere(name, cursor.lake, url)
     if _order(cursor.position) > _order(end):
         raise ConfigError(
-            f"the lake {url} lacks what export {name} had written: restore all of it, or give the export up with --forget {name} "
+            f"the lake {url} lacks what export {name} had written: restore all of it, "
+            f"or give the export up with --forget {name} "
             "and begin a new lake with what the database still has"
         )
     return cursor if cursor.position == end else cursor.advance(conn, end)

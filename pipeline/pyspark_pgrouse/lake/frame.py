@@ -71,7 +71,8 @@ def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
     context: Any = spark.sparkContext
     scheme = directory.url.partition("://")[0]
     try:
-        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, context._jsc.hadoopConfiguration())  # noqa: SLF001
+        filesystem = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001
+        filesystem.getFileSystemClass(scheme, context._jsc.hadoopConfiguration())  # noqa: SLF001
     except Py4JJavaError:
         return False
     return True

@@ -148,5 +148,6 @@ def _cast(name: str) -> str:
 def _check_known(names: Any) -> None:
     if unknown := sorted(set(names) - set(KNOWN)):
         raise ConfigError(
-            f"no column {unknown[0]} of a message: known are {', '.join(KNOWN)}. If the whole row is the payload, say --row-as-payload"
+            f"no column {unknown[0]} of a message: known are {', '.join(KNOWN)}. "
+            "If the whole row is the payload, say --row-as-payload"
         )

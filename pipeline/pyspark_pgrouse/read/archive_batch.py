@@ -124,6 +124,7 @@ def archive_batch(options: Options, schema_: StructType) -> ArchiveBatch:
 @lru_cache
 def _warn_once() -> None:
     log.warning(
-        "the query reads the whole archive: PostgreSQL runs none of its filters, and no option (topics, since, until) limits it. "
+        "the query reads the whole archive: PostgreSQL runs none of its filters, and no option (topics, since, "
+        "until) limits it. "
         "Filters need spark.sql.python.filterPushdown.enabled=true"
     )

@@ -59,7 +59,8 @@ def _of(type_: DataType) -> Read:
     """Return a function that reads a value of a type, if it is not null."""
     name = type_.typeName()
     if name == "struct":
-        return _struct({field.name: _nullable(_of(field.dataType)) for field in type_.fields})  # type: ignore[attr-defined]
+        fields = type_.fields  # type: ignore[attr-defined]
+        return _struct({field.name: _nullable(_of(field.dataType)) for field in fields})
     if name == "array":
         return _array(_nullable(_of(type_.elementType)))  # type: ignore[attr-defined]
     if name == "map" and type_.keyType.typeName() == "string":  # type: ignore[attr-defined]

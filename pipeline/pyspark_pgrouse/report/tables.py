@@ -72,7 +72,8 @@ class Tables:
                 yield cls(db)
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise ReportFailed(
-                f"the report could not be made: {_first_line(error)}: free space for its temporary files in {folder.parent}, "
+                f"the report could not be made: {_first_line(error)}: free space for its temporary files "
+                f"in {folder.parent}, "
                 "or name another folder by TMPDIR"
             ) from error
 
@@ -101,7 +102,8 @@ class Tables:
     def span(self) -> tuple[int, datetime | None, datetime | None]:
         """Return how many messages were read, and when the first and the last message in the report ended."""
         (row,) = self.rows(
-            "SELECT count(*) AS read, min(archived_us) FILTER (WHERE is_shown) AS first, max(archived_us) FILTER (WHERE is_shown) AS last FROM ended"
+            "SELECT count(*) AS read, min(archived_us) FILTER (WHERE is_shown) "
+            "AS first, max(archived_us) FILTER (WHERE is_shown) AS last FROM ended"
         )
         return row["read"], _datetime(row["first"]), _datetime(row["last"])
 

@@ -11,7 +11,7 @@ from pgrouse.config.duration import AnyDuration
 
 # Up to here `stats` counts the ready and the delayed messages of a topic; from here on their number is an estimate.
 COUNT_BOUND = 1_000
-# Of more topics `stats` returns those that matter most.
+# If there are more topics, `stats` returns those that matter most.
 TOPIC_LIMIT = 1_000
 
 

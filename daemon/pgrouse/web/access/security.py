@@ -93,12 +93,13 @@ BODY_S = 30.0
 SECURITY_HEADERS = {
     # Only resources of this server, no inline scripts or styles.
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not "no-referrer": browsers then send `Origin: null` with our own forms.
+    # "no-referrer" is not used: browsers would send `Origin: null` with our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",

@@ -15,10 +15,10 @@ from pgrouse.web.access.database_pool import DatabasePool
 # How often a worker's row gets a new time. A worker that is asked to drain learns this with its first claim after this
 # time.
 RECORD_EVERY_S = 5.0
-# What it has not asked for in this time is none of its topics any more, and who asked for nothing is forgotten here.
+# A topic that a worker has not asked for in this time is not its topic any more. A worker without topics is forgotten.
 FORGET_S = 60.0
 MAX_TOPICS_PER_WORKER = 200
-# Of more workers each claim is a sign.
+# More workers are not remembered here: each of their claims is recorded.
 MAX_WORKERS = 10_000
 
 

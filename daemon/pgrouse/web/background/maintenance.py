@@ -21,7 +21,8 @@ RECHECK_S = 60.0
 CAN_RUN_MAINTENANCE = b"""
   SELECT current_setting('transaction_read_only') = 'off' AND bool_and(has_function_privilege(p.oid, 'EXECUTE'))
   FROM pg_catalog.pg_proc AS p
-  WHERE p.pronamespace = 'messages'::regnamespace AND p.proname IN ('tick', 'raise_low_water', 'fire_schedules', 'next_schedule_due')"""
+  WHERE p.pronamespace = 'messages'::regnamespace
+    AND p.proname IN ('tick', 'raise_low_water', 'fire_schedules', 'next_schedule_due')"""
 
 
 class WebMaintenance:

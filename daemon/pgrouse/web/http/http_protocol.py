@@ -23,8 +23,14 @@ HEADERS_S = 10.0
 # The maximum size of the line and headers of a request. A somewhat larger request is found only with its next part.
 MAX_HEADER_BYTES = 65_536
 CHUNK_BYTES = 16_384
-TOO_LARGE = b'{"title":"Headers too large","status":431,"code":"headers_too_large","detail":"the headers may have 65,536 bytes"}'
-NO_UPGRADE = b'{"title":"Bad request","status":400,"code":"bad_request","detail":"there is no upgrade here: send a body by HTTP/1.1"}'
+TOO_LARGE = (
+    b'{"title":"Headers too large","status":431,"code":"headers_too_large","detail":"the headers may have 65,536 '
+    b'bytes"}'
+)
+NO_UPGRADE = (
+    b'{"title":"Bad request","status":400,"code":"bad_request","detail":"there is no upgrade here: '
+    b'send a body by HTTP/1.1"}'
+)
 
 
 def _refusal(status: bytes, problem: bytes) -> bytes:

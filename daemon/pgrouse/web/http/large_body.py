@@ -11,11 +11,11 @@ from pgrouse.web.http.problem import Problem
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# What is smaller is read sooner than a thread begins.
+# A smaller body is read sooner than a thread begins.
 LARGE_BYTES = 262_144
 # More would only share the interpreter, and each holds many times its request in memory.
 MAX_AT_ONCE = 2
-# What has not begun after so long is given up.
+# A body that is not being read after this time is refused.
 WAIT_S = 10.0
 
 

@@ -13,7 +13,7 @@ from pgrouse.client.call import Call, value
 from pgrouse.client.database import Database
 from pgrouse.client.listen_connection import ListenConnection
 
-# Not new_message: topics with notify = always may notify thousands of times a second.
+# new_message is not listened to: topics with notify = always may notify thousands of times a second.
 NOTIFY_CHANNELS = ("topic_changed", "schedule_changed", "dead_message", "cancelled")
 WAL_POSITION: Call[str] = Call(b"SELECT pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text", [], value)
 POLL_S = 0.1

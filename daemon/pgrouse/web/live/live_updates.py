@@ -37,7 +37,7 @@ from pgrouse.web.page.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-# So that with the time it takes to notice and to read it a change is seen within half a second.
+# With the time that it takes to notice and to read it, a change is seen within half a second.
 MIN_INTERVAL_S = 0.35
 # Workers report their measures every few seconds.
 MEASURES_MAX_AGE_S = 2.0
@@ -271,7 +271,8 @@ class LiveUpdates:
             pause = max(MIN_INTERVAL_S - (time.monotonic() - began), took * (1 / MAX_READ_SHARE - 1))
             await asyncio.sleep(RETRY_S if is_away else min(pause, MAX_PAUSE_S))
             if self.listener.is_listening:
-                # Not `wait_for`: before Python 3.12 it ignores a cancellation that arrives together with the change.
+                # `wait_for` is not used: before Python 3.12 it ignores a cancellation that arrives together with the
+                # change.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(MAX_AGE_S):
                         await changed.wait()

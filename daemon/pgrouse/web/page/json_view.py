@@ -48,7 +48,7 @@ def _format(text: str) -> Iterator[str]:
     before = ""
     for found in _TOKEN.finditer(text):
         word = found[0]
-        # What is no token (an escape that was cut) is passed on as it is.
+        # A text that is no token (an escape that was cut) is passed on as it is.
         yield text[at : found.start()].strip()
         at = found.end()
         if word in _CLOSE:

@@ -30,7 +30,7 @@ router = APIRouter(include_in_schema=False)
 PAGE_SIZE = 50
 # Enough of most payloads to suggest their paths; the list shows less.
 PREVIEW_CHARS = 1000
-# So far back leads the link to the page before; farther back only to the first.
+# The maximum number of pages that links lead back; after that, a link leads to the first page.
 MAX_BACK_LINKS = 15
 INVALID = 422
 

@@ -260,7 +260,7 @@ def parse_time(text: str, name: str) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-# What a jsonpath has before its first `=`, and names of objects and places of arrays have not.
+# Characters that only a jsonpath has before its first `=`; names of members and indexes of arrays do not have them.
 _JSONPATH_ONLY = frozenset("?()<>!&|")
 _STEP = re.compile(r"\[(?:\*|\d+)\]|[^.\[\]]+")
 

@@ -63,7 +63,8 @@ TEXTS = {
     "name": "The name.",
     "next": "The `cursor` of the next page; null on the last page.",
     "oldest_ready_s": "For how many seconds the oldest ready message has been ready; null: none is.",
-    "on_conflict": "What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, or `append` the payload to it.",
+    "on_conflict": "What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, "
+    "or `append` the payload to it.",
     "paused_at": f"Since when it is paused, {AT}; null: it is not.",
     "payload": "The payload: any JSON value.",
     "pid": "The id of its process.",

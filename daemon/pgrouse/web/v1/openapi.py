@@ -24,7 +24,8 @@ router = APIRouter(prefix="/v1", include_in_schema=False)
 
 ABOUT = """The HTTP API of pgrouse: publish, process and manage messages from any language.
 
-Every error is `application/problem+json`. Lists are paged: pass `next` of one page as the `cursor` of the following request; it is null on the last page.
+Every error is `application/problem+json`. Lists are paged: pass `next` of one page as the `cursor` of the
+following request; it is null on the last page.
 """
 TAGS = {
     "publish": "Publish messages, alone or in batches.",

@@ -17,7 +17,8 @@ PROBLEMS = {
     401: ("Unauthenticated", "No token was sent, or it is unknown, expired or revoked (`unauthenticated`)."),
     403: (
         "Forbidden",
-        "The token lacks the role, or may not act on this topic (`forbidden`); or a page of another site sent the request"
+        "The token lacks the role, or may not act on this topic (`forbidden`); "
+        "or a page of another site sent the request"
         " (`other_origin`, `csrf`).",
     ),
     404: ("NotFound", "It does not exist, or the token may not see it (`not_found`)."),
@@ -25,14 +26,16 @@ PROBLEMS = {
     409: ("Conflict", "It conflicts with the current state, and nothing was changed; `code` says with what."),
     413: (
         "ContentTooLarge",
-        "The body is larger than `web.max_body_bytes` (`too_large`), or a payload is larger than its topic allows (`payload_too_large`).",
+        "The body is larger than `web.max_body_bytes` (`too_large`), or a payload is larger than its topic "
+        "allows (`payload_too_large`).",
     ),
     415: ("UnsupportedMediaType", "The body is not `application/json` (`unsupported_media_type`)."),
     421: ("UnknownHost", "The host name is not one of `web.allowed_hosts` (`unknown_host`)."),
     422: ("InvalidRequest", "The request is invalid; `detail` says what and where, and `errors` lists all errors."),
     429: (
         "TooManyRequests",
-        "Too many requests had a wrong token (`too_many_failures`), or this operation has reached its limit. Try again after `Retry-After`.",
+        "Too many requests had a wrong token (`too_many_failures`), or this operation has reached its limit. "
+        "Try again after `Retry-After`.",
     ),
     431: (
         "HeadersTooLarge",

@@ -402,6 +402,7 @@ async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes
                 return await run_async(conn, begin_request(caller.name, key, digest))
     raise Problem(
         422,
-        "this Idempotency-Key was used for another request: use a new key for each request, and the same one only to send it again",
+        "this Idempotency-Key was used for another request: use a new key for each request, "
+        "and the same one only to send it again",
         "idempotency_key_reused",
     )

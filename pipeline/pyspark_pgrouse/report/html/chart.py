@@ -16,7 +16,8 @@ from pyspark_pgrouse.report.window import Window
 # The format of the labels of the axis: expressions of Vega.
 NUMBERS = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
 DURATIONS = (
-    "datum.value < 0.001 ? format(datum.value * 1e6, '~g') + 'µs' : datum.value < 1 ? format(datum.value * 1e3, '~g') + 'ms' : "
+    "datum.value < 0.001 ? format(datum.value * 1e6, '~g') + 'µs' : datum.value < 1 ? "
+    "format(datum.value * 1e3, '~g') + 'ms' : "
     "datum.value < 1000 ? format(datum.value, '~g') + 's' : format(datum.value / 3600, '.1~f') + 'h'"
 )
 TIMES = {"milliseconds": "%H:%M:%S", "seconds": "%H:%M:%S", "minutes": "%H:%M", "hours": "%H:%M"} | dict.fromkeys(

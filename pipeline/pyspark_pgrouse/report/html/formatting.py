@@ -15,8 +15,8 @@ GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
 NOTICEABLE = 0.1  # a change by less is not called better or worse
 SAME = Markup('<span class="same">\N{ALMOST EQUAL TO} same</span>')
-# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of surrogate
-# pairs. Characters that change the direction of text would let an error rearrange the line around it.
+# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of
+# surrogate pairs. Characters that change the direction of text would let an error rearrange the line around it.
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 # The places where a name may be broken: after its separators, but not within a number.
 _JOINT = re.compile(r"[._/-]+(?=[^\W\d])|=(?=.)")
@@ -40,7 +40,8 @@ def short(number: float) -> str:
 
 def digits(number: float) -> str:
     """Write at most three digits, without zeros behind the point."""
-    places = 0 if abs(number) >= 99.95 else 1 if abs(number) >= 9.995 else 2  # noqa: PLR2004 - where a fourth digit would begin
+    # A fourth digit would begin at these numbers.
+    places = 0 if abs(number) >= 99.95 else 1 if abs(number) >= 9.995 else 2  # noqa: PLR2004
     written = f"{number:.{places}f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
 

@@ -9,7 +9,8 @@ WITH
       is_shown,
       is_after,
       unnest(from_json(
-        CASE WHEN json_valid(history) THEN history END, '[{"worker": "VARCHAR", "started": "VARCHAR", "ended": "VARCHAR"}]'
+        CASE WHEN json_valid(history) THEN history END,
+        '[{"worker": "VARCHAR", "started": "VARCHAR", "ended": "VARCHAR"}]'
       )) AS attempt
     FROM ended
     WHERE history IS NOT NULL
@@ -25,7 +26,8 @@ SELECT
 FROM listed;
 
 CREATE VIEW attempt AS
-SELECT topic, archived_us, is_shown, is_after, handled_by AS worker, locked_us AS began_us, archived_us AS ended_us, result = 'success' AS is_success
+SELECT topic, archived_us, is_shown, is_after, handled_by AS worker, locked_us AS began_us,
+       archived_us AS ended_us, result = 'success' AS is_success
 FROM ended
 WHERE locked_us IS NOT NULL
 UNION ALL

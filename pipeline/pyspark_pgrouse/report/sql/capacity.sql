@@ -21,7 +21,8 @@ WITH
     WHERE ended_us > began_us
   ),
   changed AS (
-    SELECT worker, first_us AS at_us, least(ended_us, first_us + getvariable('bucket_us')) - began_us AS part_us, 0 AS more
+    SELECT worker, first_us AS at_us, least(ended_us, first_us + getvariable('bucket_us')) - began_us AS part_us,
+           0 AS more
     FROM held
     UNION ALL
     SELECT worker, first_us + getvariable('bucket_us'), 0, 1

@@ -3,7 +3,8 @@
 --
 -- is_sure: the failure rates differ by three standard errors or more, which is hardly chance. slower: the factor by
 -- which the p50 or the p99 has grown; with fewer than 20 (p99: 500) messages on one side it means nothing.
--- more_dead: how many more died than at the earlier rate. busier: how much more was processed at once. weight: how much a topic changed.
+-- more_dead: how many more died than at the earlier rate. busier: how much more was processed at once. weight: how much
+-- a topic changed.
 CREATE VIEW comparison AS
 SELECT
   *,

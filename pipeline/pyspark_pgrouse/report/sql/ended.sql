@@ -36,6 +36,7 @@ SELECT
   archived_us >= getvariable('mark_us') AS is_after,
   elapsed(available_us, locked_us) AS wait_us,
   elapsed(locked_us, archived_us) AS run_us,
-  elapsed(CASE WHEN was_tried_before THEN created_us ELSE greatest(created_us, available_us) END, archived_us) AS total_us
+  elapsed(CASE WHEN was_tried_before THEN created_us ELSE greatest(created_us, available_us) END,
+    archived_us) AS total_us
 FROM moments
 WHERE archived_us >= getvariable('first_us') AND archived_us < getvariable('until_us');

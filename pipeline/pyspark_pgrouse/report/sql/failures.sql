@@ -15,5 +15,6 @@ WITH
     FROM throughput
     GROUP BY topic
   )
-SELECT *, ended - success - cancelled AS dead, (ended - success - cancelled) / nullif(ended - cancelled, 0) AS failure_rate
+SELECT *, ended - success - cancelled AS dead,
+       (ended - success - cancelled) / nullif(ended - cancelled, 0) AS failure_rate
 FROM summed;

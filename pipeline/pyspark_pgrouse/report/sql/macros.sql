@@ -3,7 +3,8 @@
 -- The microseconds of a moment; NULL before 1970, after the year 9999 and for infinity, none of which can be subtracted
 -- safely.
 CREATE MACRO micros(moment) AS
-  CASE WHEN moment BETWEEN TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 00:00:00+00' THEN epoch_us(moment) END;
+  CASE WHEN moment BETWEEN TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 00:00:00+00'
+    THEN epoch_us(moment) END;
 
 -- The time between two moments; NULL without one of them, 0 if clocks disagree about their order.
 CREATE MACRO elapsed(began_us, ended_us) AS
@@ -17,7 +18,8 @@ CREATE MACRO step_of(us) AS us // getvariable('step_us') * getvariable('step_us'
 -- as a whole.
 CREATE MACRO week_of(us) AS
   CASE WHEN us >= getvariable('weeks_since_us')
-       THEN getvariable('weeks_until_us') - ((getvariable('weeks_until_us') - 1 - us) // 604800000000 + 1) * 604800000000 END;
+       THEN getvariable('weeks_until_us')
+         - ((getvariable('weeks_until_us') - 1 - us) // 604800000000 + 1) * 604800000000 END;
 
 -- A time rounded to three digits. The order of times stays, so the percentile of the rounded times is the rounded
 -- percentile.

@@ -12,7 +12,8 @@ WITH
       CASE WHEN is_shown THEN bucket_of(archived_us) END AS bucket_us,
       week_of(archived_us) AS week_us,
       is_after,
-      unnest([{'measure': 'wait', 'us': wait_us}, {'measure': 'run', 'us': run_us}, {'measure': 'total', 'us': total_us}], recursive := true)
+      unnest([{'measure': 'wait', 'us': wait_us}, {'measure': 'run', 'us': run_us},
+              {'measure': 'total', 'us': total_us}], recursive := true)
     FROM ended
     WHERE counts
   )
@@ -27,7 +28,8 @@ WITH
     SELECT 'shown' AS scope, bucket_us, NULL AS week_us, NULL AS is_after, topic, measure, us, sum(n) AS n
     FROM time_count
     WHERE bucket_us IS NOT NULL
-    GROUP BY GROUPING SETS ((bucket_us, topic, measure, us), (bucket_us, measure, us), (topic, measure, us), (measure, us))
+    GROUP BY GROUPING SETS ((bucket_us, topic, measure, us), (bucket_us, measure, us), (topic, measure, us),
+                            (measure, us))
     UNION ALL
     SELECT 'side', NULL, NULL, is_after, topic, measure, us, sum(n)
     FROM time_count
