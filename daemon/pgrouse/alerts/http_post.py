@@ -93,7 +93,7 @@ def _close_at(sock: socket.socket, ends_at: float) -> Iterator[threading.Event]:
     def cut() -> None:
         over.set()
         with suppress(OSError):
-            # Not the method of the TLS socket, which would talk to the other side first.
+            # The method of the TLS socket would talk to the other side first.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(max(0.0, ends_at - time.monotonic()), cut)

@@ -63,7 +63,7 @@ def replay(
         raise click.UsageError(f"--to {until.isoformat()} is not later than --from {since.isoformat()}")
     with session.connect() as conn:
         clock = run(conn, now())
-        # Never beyond now: what is replayed succeeds too, and would be replayed again.
+        # It never goes beyond now: a replayed message succeeds too, and would be replayed again.
         wanted: dict[str, Any] = {
             "topic": topic,
             "since": since,

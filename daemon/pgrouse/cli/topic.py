@@ -132,8 +132,8 @@ def _put(session: CliSession, topic_name: str, channel: str | None, assigned: di
 def apply(session: CliSession, dry_run: bool) -> None:
     """Write the configuration's policies and schedules.
 
-    They are written into the database. Policies that it does not name stay as they are. Schedules that it has no more
-    are removed.
+    They are written into the database. Policies that it does not name stay as they are. Schedules that it does not have
+    any more are removed.
     """
     if not session.config_with_code.policies and not session.config_with_code.schedules:
         session.output.note("the configuration has no policies: write settings into its [topics] tables")

@@ -67,7 +67,7 @@ class ListenConnection:
         except CONNECTION_ERRORS as error:
             await self._fail(error)
             return []
-        # Not when it has connected: a server may accept connections and end each of them at once.
+        # A connection alone is no recovery: a server may accept connections and end each of them at once.
         self._failures.recovered()
         return received
 

@@ -23,7 +23,7 @@ SETTINGS = (
     *re.findall(r"SET LOCAL ([\w.]+)", schema.script("session.sql").decode()),
 )
 
-# Only what differs: a role may read some settings that it may not set, not even to what they are.
+# Only settings that differ are set: a role may read some that it may not set, not even to their own values.
 RESTORE = """
     SELECT pg_catalog.set_config(%(name)s, %(value)s, true)
     WHERE pg_catalog.current_setting(%(name)s) OPERATOR(pg_catalog.<>) %(value)s

@@ -83,7 +83,8 @@ def _query(columns: Columns) -> str:
     )
 
 
-# Of long values the beginning. OFFSET 0 keeps the planner from writing the text of a payload out wherever it is used.
+# Only the beginning of long values is read. OFFSET 0 keeps the planner from writing the text of a payload out wherever
+# it is used.
 BOUNDED = {
     **{name: f"r.{name}" for name in ("id", *(COLUMNS | CONTENTS | OTHERS))},
     **{name: f"left(r.{name}, %(chars)s)" for name in ("headers", "state_kept", "output", "payload")},

@@ -44,7 +44,7 @@ class TopicFilter(admin.SimpleListFilter):
         return [(topic, topic) for topic in sorted(topics - {None})]
 
     def has_output(self) -> bool:
-        """Also for a single topic."""
+        """Show the filter also for a single topic."""
         return bool(self.lookup_choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

@@ -36,7 +36,7 @@ STATUS = {
     "running": TaskResultStatus.RUNNING,
     "success": TaskResultStatus.SUCCESSFUL,
 }
-# What a task is failed by when no exception of its own was kept.
+# The exception of a failed task, by its result, if no exception of its own was kept.
 CLASSES: dict[str, type[BaseException]] = {
     "rejected": Reject,
     "lock_expired": TimeoutError,
@@ -154,7 +154,7 @@ def loaded_exception(path: str) -> type[BaseException] | None:
 def _member(module: ModuleType, names: list[str]) -> type[BaseException] | None:
     found: Any = module
     for name in names:
-        # Not getattr: a module may import what it is asked for.
+        # getattr is not used: a module may import what it is asked for.
         found = vars(found).get(name) if isinstance(found, type | ModuleType) else None
     return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
