@@ -208,7 +208,7 @@ BEGIN
       IF v_policy.dequeue_rate IS NOT NULL AND v_found > 0 THEN
         PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, v_found, v_now);
       END IF;
-      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not
+      -- The rest of a plain topic goes the other way: other priorities, messages that end instead, and what did not
       -- fit into half of the bytes. How many bytes were claimed is not known here.
       v_is_rest := v_is_plain AND v_found < v_plan.room AND messages.has_due(v_topic, v_now);
       v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_plan.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
@@ -237,7 +237,7 @@ BEGIN
     RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
   END IF;
   PERFORM messages.check_worker_name(p_worker);
-  -- Not left to the column's domain: its error would not say whose value it was.
+  -- The column's domain does not check this: its error would not say whose value it was.
   IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration
       USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';

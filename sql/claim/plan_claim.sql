@@ -1,4 +1,4 @@
--- What a claim takes of a topic that may not be plain: it picks the rows and locks them.
+-- Picks and locks the rows that a claim takes of a topic which may not be plain.
 -- Called by: claim_with_next_due. p_left: how many the claim may still take; p_slots: how many of this topic, NULL = no
 -- limit of its own; p_prefetch: how many of those would wait in the worker; a limit leaves them out. p_after: as
 -- pick_with_channel.
@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 
--- Whether a topic has a due message without a channel.
+-- Returns whether a topic has a due message without a channel.
 -- Called by: claim_with_next_due. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.has_due(p_topic text, p_now timestamptz)
 RETURNS boolean

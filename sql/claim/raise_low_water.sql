@@ -63,7 +63,7 @@ BEGIN
     END;
     v_marks := v_marks + (v_at IS NOT NULL)::integer;
     IF v_at IS DISTINCT FROM v_place.at THEN
-      -- Not if a settle has lowered it since, or is about to: it would hide what was put back.
+      -- The mark stays if a settle has lowered it since, or is about to: it would hide what was put back.
       UPDATE messages.low_water AS w SET at = v_at
       WHERE w.ctid = (
         SELECT o.ctid FROM messages.low_water AS o

@@ -47,7 +47,7 @@ CREATE TYPE messages.picked AS (
   look_again_at timestamptz
 );
 
--- What a claim takes of one topic next: see messages.plan_claim.
+-- The rows that a claim takes of one topic next: see messages.plan_claim.
 CREATE TYPE messages.claim_plan AS (
   policy     messages.policy,
   room       integer,

@@ -146,7 +146,7 @@ BEGIN
 END
 $$;
 
--- What the archive keeps of a message of this topic that succeeds: the topic's archive_success.
+-- Returns what the archive keeps of a message of this topic that succeeds: the topic's archive_success.
 -- Called by: archive, complete. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.kept_of_success(p_topic text)
 RETURNS text

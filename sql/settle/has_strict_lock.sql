@@ -1,4 +1,4 @@
--- Whether an expired lock of this topic may no longer be settled.
+-- Returns whether an expired lock of this topic may no longer be settled.
 -- Called by: archive, complete, retry and return_attempts, for locks that have run out. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.has_strict_lock(p_topic text)
 RETURNS boolean

@@ -1,4 +1,4 @@
--- Which of the messages that a caller tried to settle were no longer locked by the caller's claims.
+-- Returns the messages that a caller tried to settle and that were no longer locked by the caller's claims.
 -- Called by: complete, reject, fail, retry, defer and release, after their statement. Not granted to any role. A
 -- message that is archived under the same claim and with the intended result was settled by an earlier try whose answer
 -- was lost: it does not count as lost. Under the same claim with another result (cancelled, lock_expired) it was lost.

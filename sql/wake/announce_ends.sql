@@ -19,8 +19,8 @@ BEGIN
   v_told := ARRAY(
     SELECT e.id
     FROM unnest(p_ids) AS e (id)
-    -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its
-    -- settings say.
+    -- EXISTS is not used: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever
+    -- its settings say.
     WHERE v_blind
       OR (SELECT true FROM messages.dependency AS g WHERE g.predecessor_id = e.id LIMIT 1)
       OR (SELECT true FROM messages.blocked_message AS k WHERE k.id = e.id));

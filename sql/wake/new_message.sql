@@ -14,21 +14,20 @@ RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  -- What every publish pays: one look at a sequence, which no snapshot hides, and only while a sleeper may be armed one
-  -- at a table with a row per daemon. As a WHEN of the trigger it costs twice as much: PostgreSQL reads and prepares
-  -- its text again in every statement. The sequence holds whole seconds, rounded up, and the clock its fractions: who
-  -- is armed is never taken for one who was.
-  IF pg_catalog.pg_sequence_last_value('messages.armed_until')
-    OPERATOR(pg_catalog.<) pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
-  THEN
+  -- The cost of every publish: one look at a sequence, which no snapshot hides, and only while a sleeper may be armed
+  -- one at a table with a row per daemon. As a WHEN of the trigger it costs twice as much: PostgreSQL reads and
+  -- prepares its text again in every statement. The sequence holds whole seconds, rounded up, and the clock its
+  -- fractions: who is armed is never taken for one who was.
+  IF pg_catalog.pg_sequence_last_value('messages.armed_until') OPERATOR(pg_catalog.<)
+    pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) THEN
     RETURN NULL;
   END IF;
   PERFORM messages.notify_inserted(
     pg_catalog.array_agg(t.topic), pg_catalog.array_agg(t.due),
     CASE WHEN pg_catalog.sum(t.count) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.min(t.id) END)
   FROM (
-    SELECT f.topic::pg_catalog.text AS topic, pg_catalog.min(f.available_at) AS due,
-           pg_catalog.min(f.id) AS id, pg_catalog.count(*) AS count
+    SELECT f.topic::pg_catalog.text AS topic, pg_catalog.min(f.available_at) AS due, pg_catalog.min(f.id) AS id,
+           pg_catalog.count(*) AS count
     FROM fresh AS f
     GROUP BY f.topic
   ) AS t;

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,8 @@ SPACE = r"\s+(?:(?:--|#|//)\s+)?"
 NO_SUBJECT = re.compile(
     r"(?:(?<!#)# |\"\"\"|-- |// )(?:Of (?:a|an|the|each|these|those|one)|So many|Who|Without any)\b(?!.*\?)"
 )
+# A comment of SQL, usually a head, that begins with a part of a sentence: `Whether a topic has a policy`.
+CLAUSE = re.compile(r"\s*-- (?:What|Which|Whether|How|Whose|Not|Else|Of|So)\b")
 CODE = (".py", ".sql", ".js", ".sh", ".toml", ".yaml", ".service", ".timer")
 
 
@@ -118,6 +121,18 @@ def test_comments_begin_with_a_subject_or_a_verb() -> None:
         if name.endswith(CODE)
         for number, line in enumerate(text.splitlines(), 1)
         if NO_SUBJECT.search(line)
+    ]
+
+    assert found == [], "\n".join(found)
+
+
+def test_comments_of_sql_begin_with_a_verb_or_a_noun() -> None:
+    found = [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in texts().items()
+        if name.endswith(".sql")
+        for number, (before, line) in enumerate(pairwise(("", *text.splitlines())), 1)
+        if CLAUSE.match(line) and not before.lstrip().startswith("--")
     ]
 
     assert found == [], "\n".join(found)

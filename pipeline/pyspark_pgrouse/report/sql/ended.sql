@@ -1,5 +1,5 @@
--- How each message ended, and how long that took: all other tables are made from this. It is the only statement that
--- reads the source.
+-- Each message that ended, with how it ended and how long that took: all other tables are made from this. It is the
+-- only statement that reads the source.
 --
 -- counts: it was not cancelled. is_shown: in the window, and not only in its baseline. is_after: from the mark on.
 -- wait_us and run_us are those of its last attempt; NULL if it was never claimed. total_us begins when it was first

@@ -1,4 +1,4 @@
--- How many messages died with each fingerprint, by bucket.
+-- The number of messages that died with each fingerprint, by bucket.
 CREATE TABLE fingerprint_trend AS
 SELECT topic, fingerprint, make_timestamptz(bucket_of(archived_us)) AS time, count(*) AS messages
 FROM ended

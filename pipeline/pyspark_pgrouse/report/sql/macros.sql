@@ -26,7 +26,7 @@ CREATE MACRO week_of(us) AS
 CREATE MACRO last_digit(us) AS CASE WHEN us < 1000 THEN 1 ELSE CAST(pow(10, floor(log10(us)) - 2) AS BIGINT) END;
 CREATE MACRO three_digits(us) AS (us + last_digit(us) // 2) // last_digit(us) * last_digit(us);
 
--- Whether two failure rates differ by three standard errors or more: a smaller difference may be chance.
+-- Returns whether two failure rates differ by three standard errors or more: a smaller difference may be chance.
 CREATE MACRO is_sure(dead_before, ended_before, dead_after, ended_after) AS
   coalesce(
     ended_before > 0 AND ended_after > 0
