@@ -894,8 +894,8 @@ $$;
 CREATE OR REPLACE FUNCTION pgmq.archive(queue_name text, msg_id bigint)
 RETURNS boolean LANGUAGE sql AS $$ SELECT count(*) > 0 FROM pgmq.archive(queue_name, ARRAY[msg_id]) $$;
 
--- Delete messages without a trace, not even in the audit: it is how readers end what they have worked. Result: the ids
--- that are gone.
+-- Delete messages without a trace, not even in the audit: it is how readers end what they have processed. Result: the
+-- ids that are gone.
 CREATE OR REPLACE FUNCTION pgmq.delete(queue_name text, msg_ids bigint[])
 RETURNS SETOF bigint
 LANGUAGE plpgsql

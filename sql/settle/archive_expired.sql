@@ -6,6 +6,6 @@ LANGUAGE sql
 AS $$
   SELECT cardinality(messages.archive(
     p_ids, NULL, 'expired',
-    array_fill('expired: it was not worked within its time to live'::text, ARRAY[cardinality(p_ids)]),
+    array_fill('expired: it was not processed within its time to live'::text, ARRAY[cardinality(p_ids)]),
     NULL, NULL, true))::bigint
 $$;

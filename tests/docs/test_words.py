@@ -63,7 +63,7 @@ PHRASES = {
     r"\bbesides\b": "in addition to, except, or also",
     r"\bat most so\b": "at most this many",
     r"\bworks (?:(?:a|an|the|its|their|one|no) )?(?:messages?|tasks?)\b": "processes",
-    r"\b(?:are|be|being|is|was|were) worked\b": "processed",
+    r"\b(?:are|be|being|is|was|were) (?:not )?worked\b": "processed",
 }
 # What a phrase may have instead of a space: the end of a line, and the beginning of the next line of a comment.
 SPACE = r"\s+(?:(?:--|#|//)\s+)?"

@@ -208,7 +208,7 @@ class Checker:
             *_violated(conn, OF_THE_WITNESS, timed=list(TIMED)),
             *_found("a tag is not in the tables as often as it should be", self._wrong_tags(conn)),
             *_found("what was cancelled did not end as cancelled", self._not_cancelled(conn)),
-            *_found("a channel was not worked in order", self._out_of_order(conn)),
+            *_found("a channel was not processed in order", self._out_of_order(conn)),
             *handlers.findings(),
         ]
 

@@ -147,7 +147,7 @@ SEEN: dict[str, tuple[Callable[[Harness], None], str]] = {
     "a release that forgets": (release, "a message is locked although no worker runs"),
     "a claim that counts no attempt": (succeed, "a claim counts no attempt"),
     "a limit that is not counted": (claim_repeatedly("few"), "more ran at once than the limit allows"),
-    "an order that is not kept": (claim_repeatedly("line"), "a channel was not worked in order"),
+    "an order that is not kept": (claim_repeatedly("line"), "a channel was not processed in order"),
     "a rate that is not charged": (claim_repeatedly("metered"), "more was claimed than its rate allows"),
     "a depth that is not lowered": (fill_and_empty, "a depth is not the number of messages"),
     "a death without an alert": (reject, "the alerts do not add up to the dead messages"),

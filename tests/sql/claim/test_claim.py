@@ -526,7 +526,7 @@ def test_an_expired_message_is_archived_as_expired_without_counting_an_attempt(
 
     archived = queue.archived(gone)
     assert (archived.result, archived.attempts, archived.handled_by) == ("expired", attempts, None)
-    assert archived.error == "expired: it was not worked within its time to live"
+    assert archived.error == "expired: it was not processed within its time to live"
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
