@@ -30,10 +30,10 @@ class Break:
 
 BREAKS = {
     "a settle without the fence": Break(
-        "archive", (("WHEN m.claim_id = e.claim_id THEN", "WHEN m.claim_id IS NOT NULL THEN"),)
+        "complete", (("WHEN m.claim_id = e.claim_id THEN", "WHEN m.claim_id IS NOT NULL THEN"),)
     ),
     "an archive in two transactions": Break(
-        "archive",
+        "complete",
         (("INSERT INTO messages.message_archive (", "INSERT INTO public.on_its_way ("),),
         before="CREATE TABLE on_its_way (LIKE messages.message_archive INCLUDING DEFAULTS); "
         "GRANT ALL ON on_its_way TO PUBLIC",
