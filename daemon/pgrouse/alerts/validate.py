@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pgrouse.alerts.sinks import read_sinks
-from pgrouse.config.source import ConfigProblem, ConfigProblems, show_key
+from pgrouse.config.source import ConfigProblems
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config
@@ -23,6 +23,6 @@ def validate_sinks(settings: Config) -> None:
     for number, sink in enumerate(read_sinks(settings)):
         key: Key = ("alerts", "to", number, sink.type)
         if text := sink.find_problem():
-            problems.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
+            problems.append(settings.problem(key, text))
     if problems:
         raise ConfigProblems(problems)

@@ -180,34 +180,23 @@ class Database:
 
         It grows on demand and shrinks again. Their search_path is that of the role.
         """
-        return AsyncConnectionPool(
-            self._named(self.conninfo, "handler"),
-            connection_class=AsyncPoolConnection,
-            kwargs=self._pool_settings(),
-            min_size=0,
-            max_size=self.settings.pool_size,
-            open=False,
-            timeout=30,
-            configure=pooler.configure_async,
-            check=check_idle_async,
-        )
+        checks: dict[str, Any] = {"configure": pooler.configure_async, "check": check_idle_async}
+        return AsyncConnectionPool(connection_class=AsyncPoolConnection, **checks, **self._pool_settings())
 
     def blocking_pool(self) -> ConnectionPool:
         """Return a pool for handlers in threads, not yet open."""
-        return ConnectionPool(
-            self._named(self.conninfo, "handler"),
-            connection_class=PoolConnection,
-            kwargs=self._pool_settings(),
-            min_size=0,
-            max_size=self.settings.pool_size,
-            open=False,
-            timeout=30,
-            configure=pooler.configure,
-            check=check_idle,
-        )
+        checks: dict[str, Any] = {"configure": pooler.configure, "check": check_idle}
+        return ConnectionPool(connection_class=PoolConnection, **checks, **self._pool_settings())
 
     def _pool_settings(self) -> dict[str, Any]:
-        return {"autocommit": True, "prepare_threshold": self.prepare, FAILURES: self._handler_pools}
+        return {
+            "conninfo": self._named(self.conninfo, "handler"),
+            "kwargs": {"autocommit": True, "prepare_threshold": self.prepare, FAILURES: self._handler_pools},
+            "min_size": 0,
+            "max_size": self.settings.pool_size,
+            "open": False,
+            "timeout": 30,
+        }
 
 
 @contextmanager

@@ -365,6 +365,10 @@ class Config(Section):
         """
         return _validated(self._source.over(code), self.path)
 
+    def problem(self, key: Key, text: object) -> ConfigProblem:
+        """Return a problem of a key, with file and line."""
+        return ConfigProblem(self.origin(*key), show_key(key), f"{show_key(key)}: {text}")
+
     def problems(self, error: ValidationError, table: Key, known: list[str]) -> list[ConfigProblem]:
         """Return the problems of a table that is read later, with file and line. known: the keys that it may have."""
         found = [{**each, "loc": (*table, *each["loc"])} for each in error.errors(include_url=False)]

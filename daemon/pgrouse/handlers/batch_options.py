@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
 from pgrouse.config import config
-from pgrouse.config.source import ConfigProblem, TopicKeyError, show_key
+from pgrouse.config.source import ConfigProblem, TopicKeyError
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.batch import Item
 from pgrouse.handlers.handler import BatchOptions
@@ -51,19 +51,14 @@ def find_batch_problems(settings: config.Config) -> list[ConfigProblem]:
     for topic, chosen in settings.topics.items():
         if chosen.batch_size is None and chosen.batch_timeout:
             text = "nothing is gathered without batch_size: add batch_size = 100, say, or remove it"
-            found.append(_problem(settings, topic, "batch_timeout", text))
+            found.append(settings.problem(("topics", topic, "batch_timeout"), text))
         if chosen.batch_size is not None and chosen.batch_size > most:
             text = (
                 f"{chosen.batch_size} is more than worker.claim_batch_size, {most}, which is what one claim brings: "
                 f"set that to at least {chosen.batch_size}, or lower batch_size"
             )
-            found.append(_problem(settings, topic, "batch_size", text))
+            found.append(settings.problem(("topics", topic, "batch_size"), text))
     return found
-
-
-def _problem(settings: config.Config, topic: str, name: str, text: str) -> ConfigProblem:
-    key = ("topics", topic, name)
-    return ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}")
 
 
 def _not_a_list(chosen: config.TopicSettings, wanted: Any) -> str:

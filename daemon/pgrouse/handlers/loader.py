@@ -18,7 +18,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from pgrouse import events
 from pgrouse.config import config
-from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError, show_key
+from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError
 from pgrouse.errors import ConfigError
 from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy, to_strategy
@@ -63,7 +63,7 @@ def load(settings: config.Config) -> dict[str, Handler]:
             handlers[topic] = find_handler(topic, chosen, rules)
         except ConfigError as error:
             key = ("topics", topic, error.key if isinstance(error, TopicKeyError) else "handler")
-            problems.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}"))
+            problems.append(settings.problem(key, error))
     if problems:
         raise ConfigProblems(problems)
     return handlers
@@ -76,7 +76,7 @@ def _find_problems_around(settings: config.Config) -> Iterator[ConfigProblem]:
             find(settings.handlers)
         except ConfigError as error:
             key = ("handlers", name)
-            yield ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}")
+            yield settings.problem(key, error)
 
 
 def find_lifespan(rules: config.HandlersSettings) -> LifespanFunction | None:
@@ -202,10 +202,10 @@ def find_suspicious_settings(settings: config.Config) -> list[ConfigProblem]:
     for topic, chosen in settings.topics.items():
         key: tuple[str, ...] = ("topics", topic, "retry_strategy" if chosen.retry_strategy else "ack_policy")
         if text := _suspicion(chosen):
-            found.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
+            found.append(settings.problem(key, text))
     if text := _middleware_suspicion(settings):
         key = ("handlers", "middleware")
-        found.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
+        found.append(settings.problem(key, text))
     return found
 
 
