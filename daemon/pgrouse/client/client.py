@@ -341,17 +341,10 @@ class Client:
             ValueError: nothing is given, or what a schedule does not have, or None for what it must have.
         """
         given: dict[str, Any] = dict(changes)
-        unknown = sorted(given.keys() - set(schedule.EDITABLE))
-        if unknown or not given:
-            raise ValueError(
-                f"a schedule has no {', '.join(unknown) or 'change'}: give some of {', '.join(schedule.EDITABLE)}"
-            )
+        columns = _schedule_columns(given)
         if wrong := [each for each in given if given[each] is None and each not in (*schedule.OPTIONAL, "payload")]:
             raise ValueError(f"{wrong[0]} is None: a schedule must have one")
-        given |= {"payload": encode(given["payload"], "payload")} if "payload" in given else {}
-        given |= {"headers": _json(given["headers"], "headers")} if "headers" in given else {}
-        given |= {"jitter": interval(given["jitter"], "jitter")} if "jitter" in given else {}
-        return self._run(schedule.change_schedule(name, given))
+        return self._run(schedule.change_schedule(name, columns))
 
     def remove_schedule(self, name: str) -> bool:
         """Delete a schedule; return whether it was there. What it has published stays."""
@@ -381,3 +374,16 @@ def _fixed_path(conn: psycopg.Connection[Any] | None) -> Iterator[None]:
 
 def _json(value: Any, name: str) -> str | None:
     return None if value is None else encode(value, name)
+
+
+def _schedule_columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given of a schedule as the columns that are sent."""
+    unknown = sorted(given.keys() - set(schedule.EDITABLE))
+    if unknown or not given:
+        raise ValueError(
+            f"a schedule has no {', '.join(unknown) or 'change'}: give some of {', '.join(schedule.EDITABLE)}"
+        )
+    columns = dict(given)
+    columns |= {"payload": encode(given["payload"], "payload")} if "payload" in given else {}
+    columns |= {"headers": _json(given["headers"], "headers")} if "headers" in given else {}
+    return columns | ({"jitter": interval(given["jitter"], "jitter")} if "jitter" in given else {})

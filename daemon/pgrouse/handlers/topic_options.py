@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from pgrouse.client.queries.schedule import ScheduleParts
 from pgrouse.config.duration import AnyDuration
 
 Keyword = Literal["inherit", "none"]
@@ -83,15 +84,7 @@ class TopicOptions(TypedDict, total=False):
     subscriptions: Sequence[str]
 
 
-class ScheduleOptions(TypedDict, total=False):
+class ScheduleOptions(ScheduleParts, total=False):
     """The keyword arguments of `Topic.every` except the times and the payload: the keys of a schedule's table."""
 
-    time_zone: str
     name: str
-    channel: str
-    key: str
-    priority: int
-    headers: Mapping[str, Any]
-    jitter: AnyDuration
-    missed: Literal["skip", "once", "all"]
-    missed_limit: int

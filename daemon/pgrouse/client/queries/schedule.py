@@ -27,12 +27,9 @@ PAGE = (
 )
 
 
-class ScheduleChanges(TypedDict, total=False):
-    """What can be changed of a schedule."""
+class ScheduleParts(TypedDict, total=False):
+    """What a schedule has besides its name, its times, its topic and its payload."""
 
-    cron: str
-    topic: str
-    payload: Any
     time_zone: str
     channel: str | None
     key: str | None
@@ -41,6 +38,14 @@ class ScheduleChanges(TypedDict, total=False):
     jitter: AnyDuration
     missed: Literal["skip", "once", "all"]
     missed_limit: int
+
+
+class ScheduleChanges(ScheduleParts, total=False):
+    """What can be changed of a schedule."""
+
+    cron: str
+    topic: str
+    payload: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
@@ -133,48 +133,38 @@ class EditRequest(RequestModel):
         return self
 
 
+class MessageFilters(BaseModel):
+    """The filters of a list, as the address has them."""
+
+    topic: Topic | None = None
+    state: list[State] | None = Field(None, max_length=10)
+    channel: Label | None = None
+    key: Label | None = None
+    error: Text | None = Field(None, description="Text that the error contains, ignoring case.")
+    fingerprint: str | None = Field(None, max_length=100, pattern="^[0-9a-f]*$")
+    path: Text | None = Field(None, max_length=500, description="A jsonpath that the payload must match.")
+    worker: Label | None = Field(None, description="The worker that runs the message, or ended it.")
+    header: Text | None = Field(None, max_length=500, description="A header with its value, like `tenant = acme`.")
+    attempts: int | None = Field(None, ge=0, lt=2**31, description="At least this many attempts.")
+    since: Timestamp | None = None
+    until: Timestamp | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
 @router.get("/messages", response_model=MessagePage, summary="Find messages")
-async def list_messages(
-    request: Request,
-    caller: Viewer,
-    topic: Topic | None = None,
-    state: Annotated[list[State] | None, Query(max_length=10)] = None,
-    channel: Label | None = None,
-    key: Label | None = None,
-    error: Annotated[Text | None, Query(description="Text that the error contains, ignoring case.")] = None,
-    fingerprint: Annotated[str | None, Query(max_length=100, pattern="^[0-9a-f]*$")] = None,
-    path: Annotated[Text | None, Query(max_length=500, description="A jsonpath that the payload must match.")] = None,
-    worker: Annotated[Label | None, Query(description="The worker that runs the message, or ended it.")] = None,
-    header: Annotated[
-        Text | None, Query(max_length=500, description="A header with its value, like `tenant = acme`.")
-    ] = None,
-    attempts: Annotated[int | None, Query(ge=0, lt=2**31, description="At least this many attempts.")] = None,
-    since: Timestamp | None = None,
-    until: Timestamp | None = None,
-    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
-    limit: Limit = 50,
-) -> Response:
+async def list_messages(request: Request, caller: Viewer, given: Annotated[MessageFilters, Query()]) -> Response:
     """List messages by filters.
 
     Running messages come first, then waiting ones in the order of claims, then ended ones, latest first.
     """
-    if topic is not None:
-        check_permission(caller, Role.VIEWER, topic)
-    after = cursor.decode("messages", cursor_)
+    if given.topic is not None:
+        check_permission(caller, Role.VIEWER, given.topic)
+    after = cursor.decode("messages", given.cursor)
     call = find_messages(
-        topic=topic,
-        states=state,
-        channel=channel,
-        key=key,
-        error=error,
-        fingerprint=fingerprint,
-        path=path,
-        headers=header_filter(header or ""),
-        worker=worker,
-        attempts=attempts,
-        since=since,
-        until=until,
-        limit=limit,
+        **given.model_dump(exclude={"state", "header", "cursor"}),
+        states=given.state,
+        headers=header_filter(given.header or ""),
         topics=caller.like,
         after=None if after is None else json.dumps(after),
     )
