@@ -45,13 +45,9 @@ def _cast(name: str, spark: str, type_: str) -> SourceColumn:
     return SourceColumn(name, spark, f"a.{name}::{type_}", (name,))
 
 
-def _json(name: str) -> SourceColumn:
-    # Read it as text: a value that Arrow or Python cannot represent must not break a read.
-    return _cast(name, "STRING", "text")
-
-
 def _text(name: str) -> SourceColumn:
-    # Domains have their own types, which ADBC does not know.
+    # Domains have their own types, which ADBC does not know, and JSON that Arrow or Python cannot represent must not
+    # break a read.
     return _cast(name, "STRING", "text")
 
 
@@ -61,18 +57,18 @@ MESSAGE = (
     _text("channel"),
     _text("key"),
     _cast("priority", "INT", "integer"),
-    _json("payload"),
+    _text("payload"),
     _cast("body", "BINARY", "bytea"),
-    _json("headers"),
-    _json("state"),
-    _json("progress"),
+    _text("headers"),
+    _text("state"),
+    _text("progress"),
     _cast("created_at", "TIMESTAMP", "timestamptz"),
     _cast("available_at", "TIMESTAMP", "timestamptz"),
     _cast("expires_at", "TIMESTAMP", "timestamptz"),
     _cast("attempts", "INT", "integer"),
     _cast("runs", "INT", "integer"),
     _cast("max_attempts", "INT", "integer"),
-    _json("history"),
+    _text("history"),
     _plain("origin_id", "BIGINT"),
     _text("original_topic"),
     _plain("dlq_moved_at", "TIMESTAMP"),
@@ -85,7 +81,7 @@ ENDED = (
     _text("result"),
     _text("error"),
     _text("error_fingerprint"),
-    _json("output"),
+    _text("output"),
     _text("handled_by"),
     _plain("archived_at", "TIMESTAMP"),
     # Transaction ids are unsigned, but even with a million per second the upper half is 290,000 years away; as a number

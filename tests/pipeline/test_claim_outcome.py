@@ -33,22 +33,33 @@ def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any
 
 
 @pytest.mark.parametrize(
-    ("outcome", "result", "error"),
+    ("outcome", "attempts", "became", "error"),
     [
-        ("complete", "success", None),
-        (None, "success", None),
-        ("reject", "rejected", "why"),
-        ("fail", "failed", "why"),
-        ("retry", "failed", "why"),
-        ("expire", "lock_expired", "why"),
+        ("complete", 1, "success", None),
+        (None, 1, "success", None),
+        ("reject", 2, "rejected", "why"),
+        ("fail", 2, "failed", "why"),
+        ("retry", 1, "failed", "why"),
+        ("retry", 2, "retry", None),
+        ("expire", 1, "lock_expired", "why"),
+        ("expire", 2, "retry", None),
+        ("defer", 1, "defer", None),
+        ("release", 1, "release", None),
     ],
 )
-def test_each_outcome_has_its_result_in_the_archive(
-    queue: Queue, outcome: str | None, result: str, error: str | None
+def test_each_outcome_has_its_result_in_the_archive_and_in_the_counts(
+    queue: Queue, outcome: str | None, attempts: int, became: str, error: str | None
 ) -> None:
-    settled = one(queue, outcome, "why")
+    queue.policy(max_attempts=attempts)
+    queue.publish()
+    claimed = queue.claim_one()
 
-    assert ended(queue) == {settled: (result, error)}
+    counted = sum_results(settle_rows(queue.conn, [row(claimed, outcome, reason="why")]))
+
+    assert counted == SettledCounts({became: 1})
+    assert counted.dead == (became in ("rejected", "failed", "lock_expired"))
+    waits = became in ("retry", "defer", "release")
+    assert ended(queue) == ({} if waits else {claimed.id: (became, error)})
 
 
 def test_an_outcome_without_a_reason_names_its_source(queue: Queue) -> None:
@@ -141,31 +152,6 @@ def test_an_invalid_outcome_settles_nothing(queue: Queue, outcome: str, given: d
     with pytest.raises(ConfigError, match=said):
         settle_rows(queue.conn, (row(first), row(second, outcome, **given)))
     assert ended(queue) == {}
-
-
-@pytest.mark.parametrize(
-    ("outcome", "attempts", "became"),
-    [
-        ("complete", 1, "success"),
-        ("reject", 2, "rejected"),
-        ("fail", 2, "failed"),
-        ("retry", 1, "failed"),
-        ("retry", 2, "retry"),
-        ("expire", 1, "lock_expired"),
-        ("expire", 2, "retry"),
-        ("defer", 1, "defer"),
-        ("release", 1, "release"),
-    ],
-)
-def test_the_counts_are_those_of_the_database(queue: Queue, outcome: str, attempts: int, became: str) -> None:
-    queue.policy(max_attempts=attempts)
-    queue.publish()
-    claimed = queue.claim_one()
-
-    counted = settle_rows(queue.conn, [row(claimed, outcome, reason="why")])
-
-    assert sum_results(counted) == SettledCounts({became: 1})
-    assert sum_results(counted).dead == (became in ("rejected", "failed", "lock_expired"))
 
 
 def test_a_release_replaced_by_a_newer_message_of_its_key_is_counted_as_cancelled(queue: Queue) -> None:

@@ -104,11 +104,19 @@ def test_a_lake_is_read_as_it_was(exported_lake: str) -> None:
         ({"since": "2027-01-01T00:00"}, "option since needs a time zone"),
         ({"storageOptions": "{"}, "option storageOptions must be a JSON object"),
         ({"pushdown": "yes"}, "option pushdown must be true or false"),
+        ({"topics": "a,,b"}, "option topics must be names with commas between them"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         LakeOptions.parse({"lake": "/nowhere"} | options)
+
+
+def test_a_bound_may_be_a_duration_before_now() -> None:
+    since = LakeOptions.parse({"lake": "/nowhere", "since": "2h"}).since
+
+    assert since is not None
+    assert timedelta(hours=2) <= datetime.now(UTC) - since < timedelta(hours=3)
 
 
 # Spark: what it does in its processes, without it

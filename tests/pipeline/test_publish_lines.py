@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_pgrouse.publish.lines import fields, splitting
+from pyspark_pgrouse.publish.lines import fields, split
 from tests.pipeline.publishing import batch
 
 
@@ -48,6 +48,6 @@ def test_an_object_may_be_empty(line: str) -> None:
     ],
 )
 def test_a_line_that_is_not_an_object_is_unchanged(line: str) -> None:
-    (made,) = splitting(["a"])(iter([batch(value=[line])]))
+    (made,) = split(["a"], iter([batch(value=[line])]))
 
     assert made.to_pylist() == [{"a": None, "_corrupt_record": line}]

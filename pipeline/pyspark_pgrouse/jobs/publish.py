@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -170,7 +171,7 @@ def _preview_groups(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
 
     The answer is as far as it is known without the database.
     """
-    found = rows.mapInArrow(preview(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
+    found = rows.mapInArrow(partial(preview, topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
     return [
         {"topic": row["topic"], "rows": row["count"], "reason": row["reason"]}
         for row in found.orderBy("topic", "reason").collect()

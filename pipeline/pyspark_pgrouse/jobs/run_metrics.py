@@ -25,7 +25,7 @@ from pgrouse.terminal.command import CliSession
 from pgrouse.terminal.error_report import explain_error
 
 NAMESPACE = "pgrouse_pipeline"
-LAST_SUCCESS = f"{NAMESPACE}_last_success_timestamp_seconds"
+LAST_SUCCESS = "last_success_timestamp_seconds"
 
 
 class RunGauge(NamedTuple):
@@ -36,23 +36,24 @@ class RunGauge(NamedTuple):
     help: str
 
 
+# By their names in Prometheus, without the namespace.
 GAUGES = {
-    f"{NAMESPACE}_last_run_timestamp_seconds": RunGauge(
+    "last_run_timestamp_seconds": RunGauge(
         "last_run_timestamp", "s", "When the last run of the job ended, in seconds since 1970."
     ),
     LAST_SUCCESS: RunGauge(
         "last_success_timestamp", "s", "When the last run that succeeded ended, in seconds since 1970."
     ),
-    f"{NAMESPACE}_exit_code": RunGauge("exit_code", "1", "The exit code of the last run; 0 is success."),
-    f"{NAMESPACE}_run_duration_seconds": RunGauge("run.duration", "s", "How long the last run took."),
-    f"{NAMESPACE}_run_rows": RunGauge(
+    "exit_code": RunGauge("exit_code", "1", "The exit code of the last run; 0 is success."),
+    "run_duration_seconds": RunGauge("run.duration", "s", "How long the last run took."),
+    "run_rows": RunGauge(
         "run.rows", "{row}", "Rows or messages that the last run exported, published, redrove or processed."
     ),
-    f"{NAMESPACE}_run_bytes": RunGauge("run.bytes", "By", "Bytes of the files that the last run wrote."),
-    f"{NAMESPACE}_lag_rows": RunGauge(
+    "run_bytes": RunGauge("run.bytes", "By", "Bytes of the files that the last run wrote."),
+    "lag_rows": RunGauge(
         "lag.rows", "{row}", "Rows that waited for a later run when the last one ended; a million at most."
     ),
-    f"{NAMESPACE}_lag_seconds": RunGauge("lag", "s", "Age of the oldest of these rows; 0 if none waits."),
+    "lag_seconds": RunGauge("lag", "s", "Age of the oldest of these rows; 0 if none waits."),
 }
 META = "pgrouse.run_metrics"
 # A job that repeats its work writes its metrics at most this often.
@@ -196,7 +197,7 @@ def _values(report: RunReport, code: int, seconds: float) -> dict[str, float]:
     now = time.time()
     values = {
         "last_run_timestamp_seconds": now,
-        "last_success_timestamp_seconds": now if code == ExitCode.OK else None,
+        LAST_SUCCESS: now if code == ExitCode.OK else None,
         "exit_code": code,
         "run_duration_seconds": seconds,
         "run_rows": report.rows,
@@ -204,7 +205,7 @@ def _values(report: RunReport, code: int, seconds: float) -> dict[str, float]:
         "lag_rows": report.lag_rows,
         "lag_seconds": report.lag_s,
     }
-    return {f"{NAMESPACE}_{name}": float(value) for name, value in values.items() if value is not None}
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def _check(targets: MetricsTargets) -> None:
@@ -223,7 +224,7 @@ def _registry(labels: dict[str, str], values: dict[str, float]) -> Any:
 
     registry = CollectorRegistry()
     for name, value in values.items():
-        gauge = Gauge(name, GAUGES[name].help, list(labels), registry=registry)
+        gauge = Gauge(f"{NAMESPACE}_{name}", GAUGES[name].help, list(labels), registry=registry)
         (gauge.labels(**labels) if labels else gauge).set(value)
     return registry
 
@@ -247,7 +248,10 @@ def _last_success(path: Path) -> float | None:
         families = list(text_string_to_metric_families(path.read_text()))
     except (OSError, ValueError):
         return None
-    return next((each.samples[0].value for each in families if each.name == LAST_SUCCESS and each.samples), None)
+    return next(
+        (each.samples[0].value for each in families if each.name == f"{NAMESPACE}_{LAST_SUCCESS}" and each.samples),
+        None,
+    )
 
 
 def _push(url: str, labels: dict[str, str], values: dict[str, float]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,35 +43,35 @@ def faults(columns: Columns, count: int) -> pa.Array:
         count: how many rows there are.
     """
     found = pa.nulls(count, pa.string())
-    for mask, reason in _faults(pc, columns, count):
+    for mask, reason in _faults(columns, count):
         wrong = pc.fill_null(mask, False)
         if pc.any(wrong).as_py():
             found = pc.if_else(pc.and_(wrong, pc.is_null(found)), reason, found)
     return found
 
 
-def _faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
+def _faults(columns: Columns, count: int) -> Iterator[Fault]:
     if CORRUPT in columns:
         yield columns[CORRUPT].is_valid(), "the line cannot be read"
-    yield from _topic_faults(pc, columns, count)
-    yield from _content_faults(pc, columns, count)
+    yield from _topic_faults(columns, count)
+    yield from _content_faults(columns, count)
     for name in ("channel", "key"):
         if name in columns:
             unfit = pc.invert(pc.match_substring_regex(columns[name], LABEL))
             yield unfit, f"{name} must be a string of 1 to 200 printable characters"
-    yield from _outside(pc, columns, "priority", 0, 9, "an integer from 0 to 9")
-    yield from _outside(pc, columns, "max_attempts", 0, MAX_ATTEMPTS, f"an integer from 0 to {MAX_ATTEMPTS}")
+    yield from _outside(columns, "priority", 0, 9, "an integer from 0 to 9")
+    yield from _outside(columns, "max_attempts", 0, MAX_ATTEMPTS, f"an integer from 0 to {MAX_ATTEMPTS}")
     for name in ("delay", "ttl"):
-        yield from _outside(pc, columns, name, 0, LONGEST_US, f"from 0 to {MAX_WAIT.days:,} days")
+        yield from _outside(columns, name, 0, LONGEST_US, f"from 0 to {MAX_WAIT.days:,} days")
     for name in ("available_at", "expires_at"):
-        yield from _outside(pc, columns, name, FIRST_US, LAST_US, f"between {FIRST.year} and {LAST.year}")
-    yield from _both(pc, columns, "delay", "available_at")
-    yield from _both(pc, columns, "ttl", "expires_at")
-    yield from _conflict_faults(pc, columns)
+        yield from _outside(columns, name, FIRST_US, LAST_US, f"between {FIRST.year} and {LAST.year}")
+    yield from _both(columns, "delay", "available_at")
+    yield from _both(columns, "ttl", "expires_at")
+    yield from _conflict_faults(columns)
 
 
-def _topic_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
-    yield _absent(pc, columns, "topic", count), "topic is missing"
+def _topic_faults(columns: Columns, count: int) -> Iterator[Fault]:
+    yield _absent(columns, "topic", count), "topic is missing"
     if "topic" in columns:
         topics = columns["topic"]
         unfit = pc.invert(pc.match_substring_regex(topics, TOPIC))
@@ -79,8 +79,8 @@ def _topic_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
         yield pc.ends_with(topics, ".dlq"), "topic is reserved: names that end with .dlq are those of dead letters"
 
 
-def _content_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
-    no_payload, no_body = (_absent(pc, columns, name, count) for name in ("payload", "body"))
+def _content_faults(columns: Columns, count: int) -> Iterator[Fault]:
+    no_payload, no_body = (_absent(columns, name, count) for name in ("payload", "body"))
     yield pc.and_(no_payload, no_body), "payload is missing: JSON's null is the string null"
     yield pc.invert(pc.or_(no_payload, no_body)), "payload and body were both given: a message has one of them"
     for name, limit in (("payload", jsonb.MAX_BYTES), ("body", jsonb.MAX_BYTES), ("headers", MAX_HEADER_BYTES)):
@@ -88,32 +88,32 @@ def _content_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
             yield pc.greater(pc.binary_length(columns[name]), limit), f"{name} has more than {limit:,} bytes"
 
 
-def _conflict_faults(pc: Any, columns: Columns) -> Iterator[Fault]:
+def _conflict_faults(columns: Columns) -> Iterator[Fault]:
     if "on_conflict" not in columns:
         return
     modes = columns["on_conflict"]
     unknown = pc.invert(pc.is_in(modes, pa.array([*ON_CONFLICT, None])))
     yield unknown, f"on_conflict must be one of {', '.join(ON_CONFLICT)}"
-    keyless = _absent(pc, columns, "key", len(modes))
+    keyless = _absent(columns, "key", len(modes))
     yield pc.and_(pc.not_equal(modes, "error"), keyless), "on_conflict needs a key"
     if "body" in columns:
         appended = pc.and_(pc.equal(modes, "append"), pc.is_valid(columns["body"]))
         yield appended, "on_conflict append gathers payloads: a body cannot be appended"
 
 
-def _outside(pc: Any, columns: Columns, name: str, first: int, last: int, expected: str) -> Iterator[Fault]:
+def _outside(columns: Columns, name: str, first: int, last: int, expected: str) -> Iterator[Fault]:
     if name in columns:
         column = columns[name]
         yield pc.or_(pc.less(column, first), pc.greater(column, last)), f"{name} must be {expected}"
 
 
-def _both(pc: Any, columns: Columns, one: str, other: str) -> Iterator[Fault]:
+def _both(columns: Columns, one: str, other: str) -> Iterator[Fault]:
     if one in columns and other in columns:
         mask = pc.and_(pc.is_valid(columns[one]), pc.is_valid(columns[other]))
         yield mask, f"{one} and {other} were both given: use one of them"
 
 
-def _absent(pc: Any, columns: Columns, name: str, count: int) -> pa.Array:
+def _absent(columns: Columns, name: str, count: int) -> pa.Array:
     return pc.is_null(columns[name]) if name in columns else pa.repeat(pa.scalar(True), count)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -103,31 +103,20 @@ def normal(batch: pa.RecordBatch, topic: str | None) -> Columns:
 
 
 def _normal(name: str, column: pa.Array) -> pa.Array:
-    return _CONVERSIONS.get(name, _text)(pa, column)
+    convert = _CONVERSIONS.get(name)
+    return convert(column) if convert else column.cast(_TYPES.get(name, pa.string()))
 
 
-def _text(pa: Any, column: pa.Array) -> pa.Array:
-    return column.cast(pa.string())
-
-
-def _json(pa: Any, column: pa.Array) -> pa.Array:
+def _json(column: pa.Array) -> pa.Array:
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     return column.cast(pa.string()) if is_text else as_json(column)
 
 
-def _whole(pa: Any, column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64())
-
-
-def _bytes(pa: Any, column: pa.Array) -> pa.Array:
-    return column.cast(pa.binary())
-
-
-def _moment(pa: Any, column: pa.Array) -> pa.Array:
+def _moment(column: pa.Array) -> pa.Array:
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
 
-def _wait(pa: Any, column: pa.Array) -> pa.Array:
+def _wait(column: pa.Array) -> pa.Array:
     if pa.types.is_duration(column.type):
         return column.cast(pa.duration("us")).cast(pa.int64())
     seconds = column.cast(pa.float64())
@@ -137,14 +126,9 @@ def _wait(pa: Any, column: pa.Array) -> pa.Array:
     return pc.round(pc.multiply(known, float(MICROSECONDS))).cast(pa.int64())
 
 
-_CONVERSIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "payload": _json,
-    "headers": _json,
-    "body": _bytes,
-    "priority": _whole,
-    "max_attempts": _whole,
-    "delay": _wait,
-    "ttl": _wait,
-    "available_at": _moment,
-    "expires_at": _moment,
+_TYPES = {"body": pa.binary(), "priority": pa.int64(), "max_attempts": pa.int64()}
+_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    **dict.fromkeys(("payload", "headers"), _json),
+    **dict.fromkeys(("delay", "ttl"), _wait),
+    **dict.fromkeys(("available_at", "expires_at"), _moment),
 }

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from pyspark_pgrouse.publish.columns import CORRUPT
 
-Split = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
-def splitting(names: Sequence[str]) -> Split:
-    """Return a function for mapInArrow that makes columns of these fields.
-
-    A line that is not an object goes to `_corrupt_record`.
-    """
-
-    def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = [_row(line) for line in batch.column(0).to_pylist()]
-            columns = [pa.array([row.get(name) for row in rows], pa.string()) for name in (*names, CORRUPT)]
-            yield pa.record_batch(columns, names=[*names, CORRUPT])
-
-    return split
+def split(names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield columns of these fields; a line that is not an object goes to `_corrupt_record`."""
+    for batch in batches:
+        rows = [_row(line) for line in batch.column(0).to_pylist()]
+        columns = [pa.array([row.get(name) for row in rows], pa.string()) for name in (*names, CORRUPT)]
+        yield pa.record_batch(columns, names=[*names, CORRUPT])
 
 
 def _row(line: str) -> dict[str, str | None]:

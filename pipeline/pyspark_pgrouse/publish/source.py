@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pyspark.errors import AnalysisException
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.publish.columns import CORRUPT, KNOWN
-from pyspark_pgrouse.publish.lines import splitting
+from pyspark_pgrouse.publish.lines import split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,7 +127,7 @@ def _of_lines(lines: DataFrame) -> DataFrame:
     _check_known(found)
     names = [name for name in KNOWN if name in found]
     types = ", ".join(f"{name} STRING" for name in (*names, CORRUPT))
-    return _of_texts(lines.mapInArrow(splitting(names), types))
+    return _of_texts(lines.mapInArrow(partial(split, names), types))
 
 
 def _of_texts(rows: DataFrame) -> DataFrame:
