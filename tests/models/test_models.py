@@ -33,7 +33,8 @@ def search(model: str, folder: Path, *definitions: str) -> str:
         ["gcc", optimization, "-w", "-DSAFETY", "-o", "pan", "pan.c"],
     ):
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    report = subprocess.run(["./pan", f"-m{DEPTH}", f"-w{HASH_BITS}"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    command = ["./pan", f"-m{DEPTH}", f"-w{HASH_BITS}"]
+    report = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
     assert "max search depth too small" not in report
     return report
 

@@ -77,8 +77,8 @@ def binding(function: Callable[P, Call[T]]) -> Callable[P, Call[T]]:
     """Make the binding of an SQL function of a declaration: its name, its arguments and what it returns.
 
     A duration becomes an interval, a sequence an array; what is None is left to its default. `Call[list[Row]]`,
-    `Call[Row | None]` and
-    `Call[Row]` read rows, with the columns of the class. Any other result is the only value of the only row.
+    `Call[Row | None]` and `Call[Row]` read rows, with the columns of the class. Any other result is the only value of
+    the only row.
     """
     return _bind(function, None)
 
@@ -132,8 +132,7 @@ def select_call(relation: str, row: type[R], clauses: str, /, **values: Any) -> 
     Args:
         relation: its name in the schema messages; it is called f.
         row: a dataclass with the columns to select. JSON is text, so that a value that Python cannot hold harms no
-            other: `detail_json` is
-            the column detail.
+            other: `detail_json` is the column detail.
         clauses: what follows: WHERE, ORDER BY and LIMIT, with placeholders by name.
         **values: of the placeholders.
     """
