@@ -57,8 +57,7 @@ class RegisteredWorker:
         drain_asked_by: who asked it to drain.
         configured_concurrency: how many handlers it ran at once before it was scaled.
         state: working, draining, stopping, silent (a daemon not seen for 30 seconds: it died, hangs or is disconnected)
-            or gone (over HTTP,
-            not seen for two minutes: it has stopped claiming).
+            or gone (over HTTP, not seen for two minutes: it has stopped claiming).
         up: how long ago it started.
         age: how long ago it was last seen.
     """
