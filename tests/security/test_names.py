@@ -146,8 +146,9 @@ def test_python_sql_and_spark_agree_on_the_characters(queue: Queue) -> None:
         "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c "
         "WHERE c.conname = 'message_key_is_short_and_printable'"
     )
-    # Written E'...', where each backslash is two.
-    literal = queue.value("SELECT p.prosrc FROM pg_proc AS p WHERE p.proname = 'is_printable'").split("'")[1]
+    # One literal over several lines, written E'...', where each backslash is two.
+    body = queue.value("SELECT p.prosrc FROM pg_proc AS p WHERE p.proname = 'is_printable'")
+    literal = "".join(body.split("'")[1::2])
     pattern = literal.replace(r"\\", "\\")
 
     assert by_sql == [LABEL.fullmatch(each) is not None for each in text]

@@ -28,7 +28,7 @@ PAGE = (
 
 
 class ScheduleParts(TypedDict, total=False):
-    """What a schedule has besides its name, its times, its topic and its payload."""
+    """What a schedule has in addition to its name, its times, its topic and its payload."""
 
     time_zone: str
     channel: str | None
