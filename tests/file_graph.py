@@ -15,7 +15,7 @@ SOURCES = ("daemon/", "pipeline/", "")
 READ = {"", ".md", ".py", ".pyi", ".sh", ".sql", ".toml", ".yaml", ".yml"}
 WITHOUT_PROCESSES = ("tests/sql/", "tests/unit/")
 # An object of the queue as statements name it, and as the bindings of the client do.
-OBJECT = re.compile(r"\bmessages\.(\w+)|\bfunction_call\(\s*\"(\w+)\"|^@binding\w*\ndef (\w+)", re.MULTILINE)
+OBJECT = re.compile(r"\bmessages\.(\w+)|\bfunction_call\(\s*\"(\w+)\"|^@binding.*\ndef (\w+)", re.MULTILINE)
 KINDS = "FUNCTION|PROCEDURE|TABLE|TYPE|VIEW|DOMAIN|SEQUENCE"
 CREATED = re.compile(rf"^CREATE [\w ]*?(?:{KINDS}) (?:IF NOT EXISTS )?messages\.(\w+)", re.MULTILINE)
 IMPORTED = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)

@@ -85,19 +85,24 @@ def binding(function: Callable[P, Call[T]]) -> Callable[P, Call[T]]:
 
 def binding_of_values(function: Callable[P, Call[list[T]]]) -> Callable[P, Call[list[T]]]:
     """Make the binding of an SQL function that returns rows of one column, as `binding` does."""
-    return _bind(function, values)
+    return _bind(function, ("*", values))
 
 
-def _bind(function: Callable[P, Call[T]], read: Callable[[Rows], Any] | None) -> Callable[P, Call[T]]:
+def binding_read_by(read: Callable[[Rows], T], columns: str) -> Callable[[Callable[P, Call[T]]], Callable[P, Call[T]]]:
+    """Make the binding of an SQL function whose rows are read in a way of their own, as `binding` does."""
+    return lambda function: _bind(function, (columns, read))
+
+
+def _bind(function: Callable[P, Call[T]], selected: tuple[str, Callable[[Rows], Any]] | None) -> Callable[P, Call[T]]:
     *kinds, _ = function.__annotations__.items()
 
     @wraps(function)
     def call(*args: P.args, **named: P.kwargs) -> Call[T]:
         function(*args, **named)  # does nothing, but with wrong arguments it raises an error that names it
         given = dict(zip(dict(kinds), args, strict=False)) | named
-        columns, reader = _declared_result(function)
+        columns, read = selected or _declared_result(function)
         arguments = {name: _converted(name, kind, given[name]) for name, kind in kinds if name in given}
-        return function_call(function.__name__, read or reader, columns, **arguments)
+        return function_call(function.__name__, read, columns, **arguments)
 
     return call
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgrouse.client.call import Call, Rows, function_call
+from pgrouse.client.call import Call, Rows, binding_read_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,19 @@ class FoundPage:
     place: str | None
 
 
-_COLUMNS = ", ".join(f"f.{name}" for name in FoundMessage.__dataclass_fields__)
+FOUND = tuple(FoundMessage.__dataclass_fields__)
+COLUMNS = ", ".join(f"f.{name}" for name in FOUND)
 
 
+def _page(rows: Rows) -> FoundPage:
+    # The last row is about the page: its id is NULL, and its created_at the time of the last message that was looked
+    # at.
+    *found, (*end, examined, place) = rows
+    reached = end[FOUND.index("created_at")]
+    return FoundPage([FoundMessage(*row[:-2]) for row in found], examined, reached, place)
+
+
+@binding_read_by(_page, f"{COLUMNS}, f.examined, f.place::pg_catalog.text")
 def find_messages(
     topic: str | None = None,
     states: Sequence[str] | None = None,
@@ -89,34 +99,3 @@ def find_messages(
     attempts: int | None = None,
 ) -> Call[FoundPage]:
     """Find messages that match all filters, page by page."""
-    return function_call(
-        "find_messages",
-        _page,
-        f"{_COLUMNS}, f.examined, f.place::pg_catalog.text",
-        topic=topic,
-        states=None if states is None else list(states),
-        channel=channel,
-        key=key,
-        error=error,
-        fingerprint=fingerprint,
-        path=path,
-        value=value,
-        since=since,
-        until=until,
-        topics=None if topics is None else list(topics),
-        limit=limit,
-        after=after,
-        max_examined=max_examined,
-        preview=preview,
-        headers=headers,
-        worker=worker,
-        attempts=attempts,
-    )
-
-
-def _page(rows: Rows) -> FoundPage:
-    # The last row is about the page: its id is NULL, and its created_at the time of the last message that was looked
-    # at.
-    *found, (*end, examined, place) = rows
-    reached = end[list(FoundMessage.__dataclass_fields__).index("created_at")]
-    return FoundPage([FoundMessage(*row[:-2]) for row in found], examined, reached, place)
