@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypedDict, Unpack
 
 from pgrouse.client.call import Call, Rows, decoded, query_call, values
 
@@ -52,23 +53,10 @@ class AuditedAction:
     detail = decoded("detail_json")
 
 
-def find_actions(
-    *,
-    before: int | None = None,
-    like: Sequence[str] | None = None,
-    actor: str | None = None,
-    action: str | None = None,
-    topic: str | None = None,
-    target: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    limit: int,
-    most_read: int | None = None,
-) -> Call[list[AuditedAction]]:
-    """Find actions that fit all filters, the latest first.
+class ActionFilters(TypedDict, total=False):
+    """Which actions to find; None = any.
 
-    Args:
-        before: with a smaller id than this.
+    Attributes:
         like: patterns of LIKE; all topics of the action fit one. None = any topic or none.
         actor: by this user or token.
         action: of this name; blanks stand for underscores and dots.
@@ -76,26 +64,34 @@ def find_actions(
         target: on this one; of an action on many messages, one of their ids.
         since: at this time or later.
         until: before this time.
-        limit: at most this many.
-        most_read: look through at most this many actions; None = all.
     """
+
+    like: Sequence[str] | None
+    actor: str | None
+    action: str | None
+    topic: str | None
+    target: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+def find_actions(
+    *, limit: int, before: int | None = None, most_read: int | None = None, **filters: Unpack[ActionFilters]
+) -> Call[list[AuditedAction]]:
+    """Find actions that fit all filters, the latest first.
+
+    Args:
+        limit: at most this many.
+        before: with a smaller id than this.
+        most_read: look through at most this many actions; None = all.
+        **filters: which.
+    """
+    like, target = filters.get("like"), filters.get("target")
     is_id = target is not None and target.isascii() and target.isdecimal() and int(target[:25]) < 2**63
-    return query_call(
-        ACTIONS if most_read is None else LATEST,
-        AuditedAction,
-        FILTERED,
-        before=before,
-        like=None if like is None else list(like),
-        actor=actor,
-        action=action,
-        topic=topic,
-        target=target,
-        target_id=int(target) if target and is_id else None,
-        since=since,
-        until=until,
-        limit=limit,
-        most_read=most_read,
-    )
+    values: dict[str, Any] = dict.fromkeys(ActionFilters.__annotations__) | filters
+    values |= {"like": None if like is None else list(like), "target_id": int(target) if target and is_id else None}
+    relation = ACTIONS if most_read is None else LATEST
+    return query_call(relation, AuditedAction, FILTERED, **values, before=before, limit=limit, most_read=most_read)
 
 
 def end_of_latest(before: int | None, most_read: int) -> Call[tuple[int | None, int]]:

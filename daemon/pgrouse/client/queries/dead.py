@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, TypedDict, Unpack
 
 from pgrouse.client.call import Call, query_call, select_call, values
 
@@ -83,45 +84,40 @@ class WaitingCopy:
     original_topic: str | None
 
 
-def latest_dead(
-    topics: Sequence[str],
-    *,
-    result: str | None = None,
-    fingerprint: str | None = None,
-    error: str | None = None,
-    since: timedelta | None = None,
-    until: timedelta | None = None,
-    redriven: bool = False,
-    before: int | None = None,
-    most: int,
-) -> Call[list[DeadRecord]]:
-    """Read the dead messages of some topics, the latest first.
+class DeadFilters(TypedDict, total=False):
+    """Which dead messages to read; None = any.
 
-    Args:
-        topics: of these.
+    Attributes:
         result: with this result.
         fingerprint: with this kind of error.
         error: whose error contains this text, in upper or lower case.
         since: that ended within this time.
         until: that ended longer ago than this.
-        redriven: also those that were redriven since.
         before: that ended before this message.
-        most: how many.
     """
-    return query_call(
-        LATEST,
-        DeadRecord,
-        "ORDER BY f.archived_at DESC, f.id DESC LIMIT %(most)s",
-        topics=list(topics),
-        result=result,
-        fingerprint=fingerprint,
-        error=error,
-        since=since,
-        until=until,
-        redriven=redriven,
-        before=before,
-        most=most,
-    )
+
+    result: str | None
+    fingerprint: str | None
+    error: str | None
+    since: timedelta | None
+    until: timedelta | None
+    before: int | None
+
+
+def latest_dead(
+    topics: Sequence[str], *, most: int, redriven: bool = False, **filters: Unpack[DeadFilters]
+) -> Call[list[DeadRecord]]:
+    """Read the dead messages of some topics, the latest first.
+
+    Args:
+        topics: of these.
+        most: how many.
+        redriven: also those that were redriven since.
+        **filters: which.
+    """
+    clauses = "ORDER BY f.archived_at DESC, f.id DESC LIMIT %(most)s"
+    values: dict[str, Any] = dict.fromkeys(DeadFilters.__annotations__) | filters
+    return query_call(LATEST, DeadRecord, clauses, **values, topics=list(topics), redriven=redriven, most=most)
 
 
 def dead_details(found: Sequence[tuple[int, datetime | None]]) -> Call[list[DeadDetail]]:
