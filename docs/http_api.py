@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from pgrouse.config.config import Config
 from pgrouse.web import application
 from pgrouse.web.access.security import RequireRole
-from pgrouse.web.v1.openapi import description
+from pgrouse.web.v1.description.openapi import description
 
 HEADING = "### All operations"
 # The parameters of every list, and of every publish: the page lists them once.

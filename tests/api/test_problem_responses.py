@@ -22,7 +22,7 @@ from pgrouse.config.config import Config
 from pgrouse.web import application
 from pgrouse.web.access import security
 from pgrouse.web.http.problem import database_problem
-from pgrouse.web.v1.openapi import description
+from pgrouse.web.v1.description.openapi import description
 from tests.api.site import Site
 from tests.server.postgres import Database
 from tests.sql.queue import Queue

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page.page import render
-from pgrouse.web.v1.openapi import description
-from pgrouse.web.v1.problem_responses import PROBLEMS
+from pgrouse.web.v1.description.openapi import description
+from pgrouse.web.v1.description.problem_responses import PROBLEMS
 
 router = APIRouter(prefix="/v1", include_in_schema=False)
 

@@ -7,7 +7,6 @@ from fastapi import APIRouter
 from pgrouse.web.v1 import (
     dead,
     message,
-    openapi,
     publish,
     schedule,
     subscription,
@@ -16,6 +15,7 @@ from pgrouse.web.v1 import (
     topic,
     work,
 )
+from pgrouse.web.v1.description import openapi
 
 # Only the routers in this list are served.
 ROUTERS: list[APIRouter] = [

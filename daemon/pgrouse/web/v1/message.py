@@ -23,6 +23,7 @@ from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.search import header_filter
 from pgrouse.web.v1 import cursor
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     Cursor,
@@ -41,7 +42,6 @@ from pgrouse.web.v1.model import (
     example,
     members_of,
 )
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
 from pgrouse.web.v1.route import StrictRoute
 

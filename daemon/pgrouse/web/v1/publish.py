@@ -32,6 +32,7 @@ from pgrouse.web.access.database_pool import Connection
 from pgrouse.web.access.security import Publisher, check_permission
 from pgrouse.web.background.publish_batcher import LARGE_CHARS
 from pgrouse.web.http.problem import Problem
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     Base64,
@@ -44,7 +45,6 @@ from pgrouse.web.v1.model import (
     Wait,
     example,
 )
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import dumps
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from pgrouse.web.access.database_pool import Connection, run_read
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     Cursor,
     Json,
@@ -34,7 +35,6 @@ from pgrouse.web.v1.model import (
     example,
     members_of,
 )
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 

@@ -10,8 +10,8 @@ from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, example, members_of
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 

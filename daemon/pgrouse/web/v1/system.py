@@ -21,6 +21,7 @@ from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
 from pgrouse.web.search.message_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     Cursor,
     Label,
@@ -32,7 +33,6 @@ from pgrouse.web.v1.model import (
     example,
     members_of,
 )
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 from pgrouse.web.v1.topic import TopicCounts

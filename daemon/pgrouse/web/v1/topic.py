@@ -28,6 +28,7 @@ from pgrouse.web.access.database_pool import DatabasePool, run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     AnyTopic,
     Cursor,
@@ -44,7 +45,6 @@ from pgrouse.web.v1.model import (
     example,
     members_of,
 )
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 

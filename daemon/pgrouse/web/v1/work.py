@@ -30,6 +30,7 @@ from pgrouse.web.access.database_pool import Connection, DatabasePool
 from pgrouse.web.access.security import Worker, check_permission, client_address
 from pgrouse.web.background.long_poll import WaitingRequest
 from pgrouse.web.http.problem import Problem
+from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     EncryptedContent,
@@ -47,7 +48,6 @@ from pgrouse.web.v1.model import (
     example,
     members_of,
 )
-from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, encrypted, raw
 from pgrouse.web.v1.route import StrictRoute
 
