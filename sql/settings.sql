@@ -41,8 +41,12 @@ BEGIN
       -- Workers call them all the time: they are planned once per session.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '
-        claim_with_next_due claimed_ids complete completion_states defer fail heartbeat read_claimed reject release
+        claim_with_next_due claimed_ids completion_states defer fail heartbeat read_claimed reject release
         results retry'),
+      -- It locks its rows in the order of their ids, as an index has them.
+      (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
+        'plan_cache_mode=force_generic_plan'], '
+        complete'),
       (ARRAY['enable_seqscan=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
         count_ready expire_locks next_due'),
       -- They read an index in its order, and stop early.

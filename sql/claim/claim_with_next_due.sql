@@ -66,10 +66,13 @@ DECLARE
   v_last_row  messages.claimed_or_due;
 BEGIN
   PERFORM messages.check_claim(p_worker, p_topics, p_limit, p_lock_duration);
-  IF p_message_id IS NOT NULL AND p_limit > 0 THEN
+  IF p_message_id IS NOT NULL AND p_limit > 0 AND v_bytes > 0 THEN
     -- The same types as below: the plan of the UPDATE is kept for both.
     SELECT m.topic::text AS topic, m.priority::smallint, m.available_at::timestamptz AS low,
-           m.max_attempts::integer AS first_max_attempts, q.policy, m.ctid
+           m.max_attempts::integer AS first_max_attempts, q.policy, m.ctid,
+           EXISTS (
+             SELECT FROM messages.low_water AS w
+             WHERE w.topic = m.topic AND w.priority = m.priority) AS is_in_directory
     INTO v_look
     FROM messages.message AS m
     CROSS JOIN messages.plain_policy(m.topic) AS q
@@ -84,7 +87,7 @@ BEGIN
     IF v_by_id THEN
       v_topic := v_look.topic;
       v_plan.policy := v_look.policy;
-      v_plan.rows := ARRAY[v_look.ctid];
+      v_plan.picked := (ARRAY[v_look.ctid], 0, NULL, NULL, false, NULL)::messages.picked;
       v_plan.room := 1;
     ELSE
       IF NOT v_is_rest THEN
@@ -123,15 +126,13 @@ BEGIN
       IF v_is_plain THEN
         v_plan.policy := v_look.policy;
         v_plan.room := least(v_left, v_look.slots);
-        v_plan.rows := NULL;
-        IF NOT v_look.is_in_directory THEN
-          PERFORM messages.add_low_water(v_topic, v_look.priority);
-        END IF;
+        v_plan.picked := NULL;
       ELSE
         v_plan := messages.plan_claim(
           v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[array_position(p_topics, v_topic)], v_bytes,
-          p_after_channels ->> v_topic, p_worker);
-        v_now := messages.now();
+          p_after_channels ->> v_topic);
+        PERFORM messages.archive_unclaimable(v_plan.picked, p_worker);
+        v_now := v_plan.at;
         v_last_row.held_back := nullif(coalesce(v_last_row.held_back, '{}') || v_plan.held_back, '{}');
         v_stopped := v_stopped + v_plan.is_stopped::integer;
         IF v_plan.is_stopped AND v_stopped = 8 THEN
@@ -144,6 +145,9 @@ BEGIN
 
     IF v_plan.room > 0 THEN
       v_policy := v_plan.policy;
+      IF (v_by_id OR v_is_plain) AND NOT v_look.is_in_directory THEN
+        PERFORM messages.add_low_water(v_topic, v_look.priority);
+      END IF;
       -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim
       -- must be on the disk where that would break a promise, whatever its caller chose: the topic or its channels have
       -- a limit or an order, or it is the last attempt of a message. The first message usually tells; if it has
@@ -164,7 +168,7 @@ BEGIN
           attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer,
           prefetched = CASE WHEN r.nth > v_start THEN true END
       FROM (
-        SELECT u.ctid, u.nth FROM unnest(v_plan.rows) WITH ORDINALITY AS u (ctid, nth)
+        SELECT u.ctid, u.nth FROM unnest((v_plan.picked).rows) WITH ORDINALITY AS u (ctid, nth)
         UNION ALL
         SELECT d.ctid, d.nth
         FROM (
@@ -211,7 +215,9 @@ BEGIN
       -- The rest of a plain topic goes the other way: other priorities, messages that end instead, and what did not
       -- fit into half of the bytes. How many bytes were claimed is not known here.
       v_is_rest := v_is_plain AND v_found < v_plan.room AND messages.has_due(v_topic, v_now);
-      v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_plan.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
+      v_bytes := v_bytes - CASE
+        WHEN NOT v_is_plain THEN (v_plan.picked).bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0
+      END;
     END IF;
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
@@ -231,6 +237,7 @@ CREATE OR REPLACE FUNCTION messages.check_claim(
 )
 RETURNS void
 LANGUAGE plpgsql
+IMMUTABLE
 AS $$
 BEGIN
   IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN

@@ -2,12 +2,13 @@
 -- Called by: claim_with_next_due. p_left: how many the claim may still take; p_slots: how many of this topic, NULL = no
 -- limit of its own; p_prefetch: how many of those would wait in the worker; a limit leaves them out. p_after: as
 -- pick_with_channel.
--- Locks: as topic_slots and pick_messages. Messages that must end instead of running are archived.
--- Result: room: how many it may take; held_back: what limits hold back, as claim_with_next_due returns it, '{}' =
--- nothing; is_stopped: the topic is paused, or its breaker is open.
+-- Locks: as topic_slots and pick_messages.
+-- Result: room: how many it may take; at: the time of the claim, later than p_now if it waited for a lock; held_back:
+-- what limits hold back, as claim_with_next_due returns it, '{}' = nothing; is_stopped: the topic is paused, or its
+-- breaker is open.
 CREATE OR REPLACE FUNCTION messages.plan_claim(
   p_topic text, p_now timestamptz, p_claim_id bigint, p_left integer, p_slots integer, p_prefetch integer,
-  p_bytes bigint, p_after text, p_worker text
+  p_bytes bigint, p_after text
 )
 RETURNS messages.claim_plan
 LANGUAGE plpgsql
@@ -15,12 +16,11 @@ AS $$
 DECLARE
   v_plan   messages.claim_plan;
   v_policy messages.policy := messages.claim_policy(p_topic, p_now);
-  v_picked messages.picked;
   v_until  timestamptz     := nullif(v_policy.stopped_until, 'infinity');
 BEGIN
   v_plan.policy := v_policy;
+  v_plan.at := p_now;
   v_plan.held_back := '{}';
-  v_plan.bytes := 0;
   v_plan.is_stopped := v_policy.stopped_until IS NOT NULL;
   v_plan.room := least(
     p_left,
@@ -28,46 +28,20 @@ BEGIN
       - CASE WHEN v_policy.is_limited OR v_policy.limits_channels THEN coalesce(p_prefetch, 0) ELSE 0 END);
   IF v_plan.is_stopped THEN
     v_plan.room := 0;
+    v_plan.held_back := jsonb_build_object('topic ' || p_topic, v_until);
   ELSIF v_policy.is_limited AND v_plan.room > 0 THEN
     SELECT s.slots, s.look_again_at INTO v_plan.room, v_until FROM messages.topic_slots(v_policy, v_plan.room) AS s;
+    v_plan.at := messages.now();
+    v_plan.held_back := CASE WHEN v_plan.room = 0 THEN jsonb_build_object('topic ' || p_topic, v_until) ELSE '{}' END;
   END IF;
   IF v_plan.room > 0 THEN
-    v_picked := messages.pick_messages(v_policy, messages.now(), p_claim_id, p_after, v_plan.room, p_bytes);
-    PERFORM messages.archive_unclaimable(v_picked, p_worker);
-    v_plan.rows := v_picked.rows;
-    v_plan.bytes := v_picked.bytes;
-  END IF;
-  IF v_picked.held_back THEN
-    v_plan.held_back := jsonb_build_object('channels ' || p_topic, nullif(v_picked.look_again_at, 'infinity'));
-  ELSIF v_plan.room = 0 AND (v_plan.is_stopped OR v_policy.is_limited) THEN
-    v_plan.held_back := jsonb_build_object('topic ' || p_topic, v_until);
+    v_plan.picked := messages.pick_messages(v_policy, v_plan.at, p_claim_id, p_after, v_plan.room, p_bytes);
+    IF (v_plan.picked).held_back THEN
+      v_plan.held_back := jsonb_build_object(
+        'channels ' || p_topic, nullif((v_plan.picked).look_again_at, 'infinity'));
+    END IF;
   END IF;
   RETURN v_plan;
-END
-$$;
-
--- Returns whether a topic has a due message without a channel.
--- Called by: claim_with_next_due. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.has_due(p_topic text, p_now timestamptz)
-RETURNS boolean
-LANGUAGE plpgsql
-STABLE
-AS $$
-DECLARE
-  v_next record;
-BEGIN
-  SELECT n.* INTO v_next FROM messages.next_priority(p_topic, (-1)::smallint, true) AS n;
-  WHILE v_next.priority IS NOT NULL LOOP
-    IF coalesce(v_next.first_at <= p_now, EXISTS (
-      SELECT FROM messages.message AS m
-      WHERE m.topic = p_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
-        AND m.available_at >= v_next.low AND m.available_at <= p_now))
-    THEN
-      RETURN true;
-    END IF;
-    SELECT n.* INTO v_next FROM messages.next_priority(p_topic, v_next.priority, true) AS n;
-  END LOOP;
-  RETURN false;
 END
 $$;
 

@@ -51,8 +51,8 @@ CREATE TYPE messages.picked AS (
 CREATE TYPE messages.claim_plan AS (
   policy     messages.policy,
   room       integer,
-  rows       tid[],
-  bytes      bigint,
+  at         timestamptz,
+  picked     messages.picked,
   held_back  jsonb,
   is_stopped boolean
 );

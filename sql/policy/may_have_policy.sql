@@ -10,13 +10,3 @@ VOLATILE
 AS $$
   SELECT messages.may_have_policies(messages.policy_topic_bit(p_topic))
 $$;
-
--- The same for several topics at once, of which p_bits has the bits; false or NULL if there is none.
--- Called by: archive, complete, retry, may_have_policy. Locks: nothing, and it needs no snapshot.
-CREATE OR REPLACE FUNCTION messages.may_have_policies(p_bits bigint)
-RETURNS boolean
-LANGUAGE sql
-VOLATILE
-AS $$
-  SELECT p_bits <> 0 AND pg_sequence_last_value('messages.policy_topic_bits') & p_bits IS DISTINCT FROM 0
-$$;

@@ -23,11 +23,13 @@ DECLARE
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
-    USING (SELECT e.* FROM unnest(p_ids, p_claim_ids, p_outputs) AS e (id, claim_id, output) ORDER BY e.id) AS e
-    WHERE m.id = e.id
-      -- As a CASE, since two equations would let PostgreSQL compare each with each.
-      AND CASE WHEN m.claim_id = e.claim_id THEN m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic) END
-    RETURNING m.*, e.output
+    WHERE m.id = ANY (p_ids)
+      -- No join: a plan that was made while the table was empty would read all messages and compare each with each.
+      AND CASE
+            WHEN (m.id, m.claim_id) IN (SELECT e.id, e.claim_id FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id))
+            THEN m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic)
+          END
+    RETURNING m.*
   ), kept AS (
     INSERT INTO messages.message_archive (
       id, topic, channel, key, priority, payload, body, headers, state, progress,
@@ -41,7 +43,7 @@ BEGIN
       g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at,
       g.history,
       g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, 'success',
-      g.output::messages.given_json, g.locked_by
+      CASE WHEN p_outputs IS NOT NULL THEN p_outputs[array_position(p_ids, g.id)] END::messages.given_json, g.locked_by
     FROM gone AS g
     CROSS JOIN LATERAL (
       SELECT CASE
@@ -65,8 +67,8 @@ BEGIN
     PERFORM messages.announce_ends(v_settled, 'success');
   END IF;
   IF cardinality(v_settled) >= cardinality(p_ids) THEN
-    RETURN '{}';
+    RETURN '{}'::bigint[];
   END IF;
-  RETURN messages.lost_ids(p_ids, p_claim_ids, v_settled, 'success');
+  RETURN messages.lost_ids(p_ids, p_claim_ids, coalesce(v_settled, '{}'), 'success');
 END
 $$;

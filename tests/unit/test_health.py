@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.metrics.endpoint import HealthCheck, LoopMonitor
+from pgrouse.metrics.health import HealthCheck, LoopMonitor
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.health import DaemonParts, HealthProbe
 from pgrouse.worker.loop.listener import ListenerMode

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
@@ -168,17 +169,23 @@ class WorkerClient:
                 await self._send(run.count_runs(*claim_refs(started)))
             settled = [await self._settle(kind, batch) for kind, batch in _grouped_by_kind(settlements)]
             claims = await self._send_claims(request, flush=bool(settlements)) if request is not None else []
-            if disarm:
-                # In a transaction of its own: until the flag is committed, publishes must look for it.
-                await pipeline.sync()
-                await self._send(wake.lower_armed_until())
         if arm is not None:
             result.own_xid = await own.read()
         for each in settled:
             result.lost += await each.read()
         for claimed in claims:
             result.add_claim(await claimed.read())
+        if disarm:
+            await self._lower_armed_until()
         return result
+
+    async def _lower_armed_until(self) -> None:
+        """Let publishes look for sleepers no longer, once the flag is committed.
+
+        What was settled and claimed stands if this fails; the tick does the same some seconds later.
+        """
+        with suppress(Error):
+            await self._send(_without_flush(wake.lower_armed_until()))
 
     async def _send_claims(self, request: ClaimRequest, *, flush: bool) -> list[_Answer[claim.Claimed]]:
         # Only the first says that nothing waits for the disk: the next would revoke what the first has found out since.

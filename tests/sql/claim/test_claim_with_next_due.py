@@ -267,3 +267,12 @@ def test_a_claim_goes_on_with_the_other_topics_where_another_one_takes_the_last_
     claimed, _ = overtaken("a", "b", "c", after_topic=after)
 
     assert sorted(row.id for row in claimed) == left
+
+
+def test_slots_that_are_only_for_waiting_are_not_held_back_by_a_limit(queue: Queue) -> None:
+    queue.policy(max_concurrency=5)
+    queue.publish()
+
+    claimed, left = queue.claim_with_next_due(slots=[1], prefetch=[1])
+
+    assert (claimed, left.held_back) == ([], None)

@@ -191,11 +191,12 @@ class ClaimPlanner:
         # A postponed claim no longer counts as the result of the wake-up.
         reason, slept_s = self._woken
         self._woken = WakeReason.BUSY, 0.0
+        message_id, self._message_id = self._message_id, None
         if self.state is not PlannerState.CLAIMING or (capacity.is_empty and capacity.batches is None):
             return TurnPlan(disarm=disarm)
         arm_s = self.poll_s() if first and self._must_arm and self.listening else None
         request = self._request(capacity)
-        request.message_id, self._message_id = self._message_id, None
+        request.message_id = message_id
         if total.prefetch is None:
             request.start = self._start(total)
         if request.batches is not None and total.batches is not None:
