@@ -48,6 +48,7 @@ def test_a_session_claims_either_way_in_turns(queue: Queue) -> None:
         ({"topic": "u"}, {"max_concurrency": 100}, {}),
         ({"topic": "u"}, {"paused_at": "2026-01-01"}, {}),
         ({"topic": "u"}, {}, {"slots": [None, 0]}),
+        ({"topic": "u"}, {"ordered": True}, {}),
     ],
     ids=str,
 )
@@ -82,3 +83,18 @@ def test_no_message_of_this_id_is_no_error(queue: Queue, limit: int) -> None:
     claimed, left = queue.claim_with_next_due(limit=limit, message_id=9223372036854775807)
 
     assert (claimed, set(left)) == ([], {None})
+
+
+def test_a_claim_of_no_bytes_takes_nothing(queue: Queue) -> None:
+    named = queue.publish()
+
+    assert queue.claim_with_next_due(message_id=named, bytes=0)[0] == []
+
+
+def test_its_priority_enters_the_directory_of_low_water_marks(own_queue: Queue) -> None:
+    """Without a mark, empty claims behind a held snapshot would read the entries of all messages that are gone."""
+    named = own_queue.publish(priority=3)
+
+    own_queue.claim_with_next_due(message_id=named)
+
+    assert own_queue.rows("SELECT topic::text, priority::integer FROM messages.low_water") == [("t", 3)]

@@ -195,3 +195,25 @@ def test_nothing_is_released_if_it_is_not_said_what_the_worker_knows(queue: Queu
 def _published(queue: Queue) -> str:
     queue.publish()
     return "t"
+
+
+def test_nothing_to_complete_loses_nothing(queue: Queue) -> None:
+    assert queue.call("complete", [], [5]) == []
+
+
+def test_completing_reads_few_messages_though_its_plan_was_made_while_there_were_none(own_queue: Queue) -> None:
+    """Statistics of an empty table make PostgreSQL expect one row: a join would compare each message with each id."""
+    own_queue.conn.execute("ALTER TABLE messages.message SET (autovacuum_enabled = off)")
+    own_queue.publish_many(2000)
+    own_queue.conn.execute("DELETE FROM messages.message")
+    own_queue.conn.execute("VACUUM (TRUNCATE off, ANALYZE) messages.message")
+    own_queue.publish_many(2000)
+    claimed = own_queue.claim(limit=1)
+
+    with own_queue.conn.transaction():
+        assert own_queue.settle("complete", claimed) == []
+        read = own_queue.value(
+            "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'messages.message'::regclass"
+        )
+
+    assert read < 100
