@@ -102,7 +102,8 @@ def test_a_publish_above_read_committed_always_notifies(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     publisher = Queue(database.connect())
-    daemon = start({"job": "work:echo"})
+    # No tick: it would find that no flag is set, and publishes would not look for one.
+    daemon = start({"job": "work:echo"}, maintenance_interval="1h")
     queue.conn.execute("UPDATE messages.sleeper SET armed_until = 'epoch'")
 
     with publisher.conn.transaction():

@@ -30,7 +30,14 @@ class Break:
 
 BREAKS = {
     "a settle without the fence": Break(
-        "complete", (("WHEN m.claim_id = e.claim_id THEN", "WHEN m.claim_id IS NOT NULL THEN"),)
+        "complete",
+        (
+            (
+                "WHEN (m.id, m.claim_id) IN (SELECT e.id, e.claim_id FROM unnest(p_ids, p_claim_ids) "
+                "AS e (id, claim_id))",
+                "WHEN m.claim_id IS NOT NULL",
+            ),
+        ),
     ),
     "an archive in two transactions": Break(
         "complete",
