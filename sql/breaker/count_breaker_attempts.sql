@@ -1,5 +1,6 @@
 -- Report ended attempts to the breakers.
--- Called by: archive and retry, only if a topic of them may use such a policy. p_topics: one entry for each attempt.
+-- Called by: apply_end_policies and retry, only if a topic of them may use such a policy. p_topics: one entry for each
+-- attempt.
 -- Locks: nothing that others wait for: it adds rows, and the session that gets the breaker's row without waiting counts
 -- them (update_breaker).
 -- Result: how many attempts belong to a topic with a breaker.
