@@ -3,12 +3,14 @@
 
   ./go demo [ARGUMENTS]    show pgrouse at work on a private PostgreSQL; arguments go to `pgrouse demo`
   ./go test [ARGUMENTS]    run the tests; arguments go to pytest
-  ./go test --changed      run for a minute the tests that the change can affect, nearest first (`--changed=main`: since
-  main) ./go check [--fast]      check style, imports, types, migrations and contracts; with --fast all but the types,
-  in seconds ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m
-  bench` ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
-  ./go release --dry-run   build sdist and wheel of the last commit into dist/, and try them in empty environments ./go
-  clean               remove all that these commands made: .venv, caches, private databases
+  ./go test --changed      run for a minute the tests that the change can affect, nearest first
+                           (`--changed=main`: since main)
+  ./go check [--fast]      check style, imports, types, migrations and contracts; with --fast all but the types,
+                           in seconds
+  ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
+  ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
+  ./go release --dry-run   build sdist and wheel of the last commit into dist/, and try them in empty environments
+  ./go clean               remove all that these commands made: .venv, caches, private databases
 
 Python packages are installed into .venv by uv, which is fetched by the address and hash in uv.lock if the machine has
 none that fits. As root on Debian missing packages (PostgreSQL, pg_cron) are installed with apt-get.

@@ -2,9 +2,9 @@
 
   install                     make its tables
   publish FIRST COUNT CHUNK   publish {"n": FIRST}, ... in bulk, CHUNK a call; prints {"seconds": ...}
-  trickle FIRST COUNT EVERY   publish them one at a time, each EVERY seconds; prints {"called": [...], "returned":
-  [...]} work SETTINGS               process what is published until it is terminated; SETTINGS: defaults, best,
-  notified
+  trickle FIRST COUNT EVERY   publish them one at a time, each EVERY seconds; prints
+                              {"called": [...], "returned": [...]}
+  work SETTINGS               process what is published until it is terminated; SETTINGS: defaults, best, notified
 
 The database is PGROUSE_BENCH_URL; what a handler does is in `tally.py`.
 """

@@ -2,9 +2,11 @@
 
 Workers need these variables in their environment:
 
-    PGROUSE_PROGRAM   `pgrouse` of an environment with pgrouse[spark,report]; it need not be Airflow's own (default: the
-    one on PATH) PGROUSE_DSN       the database, or libpq's PGSERVICE PGROUSE_LAKE      the lake: a folder, or a URL as
-    s3a://bucket/lake PGROUSE_REPORTS   the folder of the reports
+    PGROUSE_PROGRAM   `pgrouse` of an environment with pgrouse[spark,report]; it need not be Airflow's own
+                      (default: the one on PATH)
+    PGROUSE_DSN       the database, or libpq's PGSERVICE
+    PGROUSE_LAKE      the lake: a folder, or a URL as s3a://bucket/lake
+    PGROUSE_REPORTS   the folder of the reports
 """
 
 from __future__ import annotations

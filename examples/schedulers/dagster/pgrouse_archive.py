@@ -2,9 +2,10 @@
 
 The environment of the code location needs these variables:
 
-    PGROUSE_PROGRAM   `pgrouse` of an environment with pgrouse[spark]; it need not be Dagster's own (default: the one on
-    PATH) PGROUSE_DSN       the database, or libpq's PGSERVICE PGROUSE_LAKE      the lake: a folder, or a URL as
-    s3a://bucket/lake
+    PGROUSE_PROGRAM   `pgrouse` of an environment with pgrouse[spark]; it need not be Dagster's own
+                      (default: the one on PATH)
+    PGROUSE_DSN       the database, or libpq's PGSERVICE
+    PGROUSE_LAKE      the lake: a folder, or a URL as s3a://bucket/lake
 """
 
 from __future__ import annotations

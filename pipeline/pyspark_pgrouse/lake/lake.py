@@ -1,7 +1,8 @@
 """A lake: the archive as a Delta table, partitioned by date and topic.
 
-    LAKE/_delta_log/<version, 20 digits>.json     one commit: the files that it adds and removes. A file that no commit
-    names is not there LAKE/date=YYYY-MM-DD/topic=<escaped>/part-<slice>-<batch>-<attempt>-c<n>.zstd.parquet
+    LAKE/_delta_log/<version, 20 digits>.json
+        one commit: the files that it adds and removes. A file that no commit names is not there
+    LAKE/date=YYYY-MM-DD/topic=<escaped>/part-<slice>-<batch>-<attempt>-c<n>.zstd.parquet
 
 Dates are those of `archived_at` in UTC. Each commit of an export records in two application transactions,
 `<export>.archive_xid` and `<export>.id`, up to which row of the archive the table is complete; the log always keeps the
