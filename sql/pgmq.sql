@@ -583,7 +583,7 @@ AS $$
   SELECT m.id, m.runs::integer, m.created_at::timestamptz, last_read_at, m.available_at::timestamptz, m.payload::jsonb,
          m.headers::jsonb
   FROM unnest(ids) WITH ORDINALITY AS e (id, nth)
-  JOIN messages.message AS m ON m.id = e.id
+  JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id])
   ORDER BY e.nth
 $$;
 

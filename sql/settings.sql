@@ -21,6 +21,7 @@ BEGIN
         prune_cron_history'),
       -- They look up a few rows of a table that may be large. A plan that is right for an empty table is wrong for a
       -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
+      -- README.md (Plans) says what the statements do for the rest.
       (ARRAY['enable_seqscan=off'], '
         apply_depth_changes clamp_rates count_live create_depths delete_staged job_rejected merge_dead_counts
         pending_with_key prune_measures prune_web touch_http_holders'),

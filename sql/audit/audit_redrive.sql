@@ -15,7 +15,7 @@ BEGIN
   SELECT array_agg(b.id), array_agg(DISTINCT m.topic::text), min(b.new)
   INTO v_ids, v_topics, v_new
   FROM unnest(p_ids, p_new, p_outcomes) AS b (id, new, outcome)
-  JOIN messages.message AS m ON m.id = b.new
+  JOIN messages.message AS m ON m.id = ANY (ARRAY[b.new])
   WHERE b.outcome IN ('redriven', 'keyless');
   PERFORM messages.audit_messages(
     p_action, v_topics, v_ids,

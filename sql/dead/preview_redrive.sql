@@ -58,7 +58,7 @@ AS $$
             UNION ALL
             SELECT m.original_topic, NULL, m.redrives, NULL, m.dlq_moved_at, true
             FROM messages.dead_letter AS c
-            JOIN messages.message AS m ON m.id = c.message_id
+            JOIN messages.message AS m ON m.id = ANY (ARRAY[c.message_id])
             WHERE c.origin_id = asked.id
               AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = asked.id)
           ) AS d ON true
@@ -72,6 +72,7 @@ AS $$
         SELECT m.id
         FROM messages.message AS m
         WHERE m.topic = k.topic AND m.key = k.key AND m.attempts = 0 AND m.claim_id IS NULL AND k.stop IS NULL
+        OFFSET 0
       ) AS standing ON true
     ) AS r
   ) AS j

@@ -103,7 +103,7 @@ BEGIN
         SELECT m.original_topic, m.channel, NULL, m.priority, m.payload, m.body, m.headers, m.state, NULL, NULL, NULL,
                NULL, m.redrives
         FROM messages.dead_letter AS c
-        JOIN messages.message AS m ON m.id = c.message_id
+        JOIN messages.message AS m ON m.id = ANY (ARRAY[c.message_id])
         WHERE c.origin_id = l.archived_id AND l.archived_at IS NULL
       ) AS d
       CROSS JOIN (SELECT NOT coalesce(p_edit ? 'topic', false) AS stays) AS edit
@@ -133,7 +133,7 @@ BEGIN
   UPDATE messages.predecessor_list AS p
   SET message_id = h.new
   FROM unnest(v_old, v_new) AS h (old, new)
-  WHERE p.message_id = h.old;
+  WHERE p.message_id = ANY (ARRAY[h.old]);
   IF pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.transfer_to_redriven(v_old, v_new);
   END IF;
@@ -209,8 +209,8 @@ BEGIN
   UPDATE messages.step AS s
   SET message_id = h.new
   FROM unnest(p_old, p_new) AS h (old, new)
-  JOIN messages.message AS m ON m.id = h.new
-  WHERE s.message_id = h.old
+  JOIN messages.message AS m ON m.id = ANY (ARRAY[h.new])
+  WHERE s.message_id = ANY (ARRAY[h.old])
     AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = h.old AND a.topic <> m.topic);
   v_told := ARRAY(
     SELECT h.old FROM unnest(p_old) AS h (old)

@@ -38,7 +38,7 @@ BEGIN
         headers = CASE WHEN n.body IS NULL THEN m.headers
                   ELSE coalesce(m.headers, '{}') || jsonb_build_object('pgrouse-encrypted-by', p_key) END
     FROM unnest(p_ids, p_seen, p_bodies, p_states) AS n (id, seen, body, state)
-    WHERE m.id = n.id AND m.id = ANY (v_held)
+    WHERE m.id = ANY (ARRAY[n.id]) AND m.id IN (SELECT h.id FROM unnest(v_held) AS h (id))
       -- From one envelope to another: nothing else is written by this way.
       AND (n.body IS NULL OR (substring(m.body FOR 4) = E'\\x93504752' AND substring(n.body FOR 4) = E'\\x93504752'))
       AND (n.state IS NULL OR (m.state ? 'pgrouse-encrypted-by' AND n.state ? 'pgrouse-encrypted-by'))

@@ -14,5 +14,5 @@ AS $$
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
     WHERE EXISTS (
       SELECT FROM messages.message_archive AS a
-      WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'cancelled'))
+      WHERE a.id = ANY (ARRAY[e.id]) AND a.claim_id = e.claim_id AND a.result = 'cancelled'))
 $$;

@@ -16,12 +16,11 @@ BEGIN
   SET runs = m.runs + 1, prefetched = NULL
   FROM (
     SELECT m.id
-    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+    FROM (SELECT e.* FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id) ORDER BY e.id) AS e
+    JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
     WHERE m.prefetched
-    ORDER BY m.id
     FOR NO KEY UPDATE OF m
   ) AS s
-  WHERE m.id = s.id;
+  WHERE m.id = ANY (ARRAY[s.id]);
 END
 $$;

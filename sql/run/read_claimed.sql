@@ -9,9 +9,6 @@
 -- Locks: none, and no run is counted.
 -- Repeat: it only reads.
 -- Called by: consume on Spark: its executors, and the process that extends its locks.
--- Inside: Plan shape: a row is looked up by its id, and only then its claim is compared, by an operator that permits
--- NULL: a strict operator would let the planner choose message_locked, which it takes for small, and read all of it for
--- every id.
 CREATE OR REPLACE FUNCTION messages.read_claimed(p_ids bigint[], p_claim_ids bigint[])
 RETURNS SETOF messages.claimed
 LANGUAGE plpgsql
@@ -32,9 +29,9 @@ BEGIN
     extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision,
     (m.runs + coalesce(m.prefetched, false)::integer)::integer
   FROM unnest(p_ids, p_claim_ids) AS h (id, claim_id)
-  JOIN messages.message AS m ON m.id = h.id AND m.claim_id IS NOT DISTINCT FROM h.claim_id
+  JOIN messages.message AS m ON m.id = ANY (ARRAY[h.id]) AND (m.claim_id = h.claim_id) IS TRUE
   CROSS JOIN messages.topic AS d
   LEFT JOIN messages.topic AS t ON t.topic = m.topic
-  WHERE d.topic = '*' AND h.claim_id IS NOT NULL;
+  WHERE d.topic = '*';
 END
 $$;

@@ -19,6 +19,6 @@ BEGIN
   RETURN QUERY
   SELECT a.id, a.result
   FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-  JOIN messages.message_archive AS a ON a.id = e.id AND a.claim_id = e.claim_id;
+  JOIN messages.message_archive AS a ON a.id = ANY (ARRAY[e.id]) AND a.claim_id = e.claim_id;
 END
 $$;

@@ -24,28 +24,28 @@ BEGIN
   IF p_wait THEN
     v_ids := ARRAY(
       SELECT m.id
-      FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-      JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
-      ORDER BY m.id
+      FROM (SELECT e.* FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id) ORDER BY e.id) AS e
+      JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
       FOR NO KEY UPDATE OF m);
   ELSE
     v_ids := ARRAY(
       SELECT m.id
-      FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-      JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
-      ORDER BY m.id
+      FROM (SELECT e.* FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id) ORDER BY e.id) AS e
+      JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
       FOR NO KEY UPDATE OF m SKIP LOCKED);
   END IF;
 
   UPDATE messages.message AS m
   SET progress = e.progress::messages.given_json
   FROM unnest(p_ids, p_claim_ids, p_progress) AS e (id, claim_id, progress)
-  WHERE m.id = ANY (v_ids) AND m.id = e.id AND m.claim_id = e.claim_id;
+  WHERE m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
+    AND (e.id IN (SELECT i.id FROM unnest(v_ids) AS i (id))) IS TRUE;
 
   RETURN ARRAY(
     SELECT e.id
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-    WHERE NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id)
+    WHERE NOT EXISTS (
+      SELECT FROM messages.message AS m WHERE m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE)
   );
 END
 $$;

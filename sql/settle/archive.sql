@@ -30,7 +30,7 @@ BEGIN
     USING (
       SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_outputs) AS e (id, claim_id, error, output) ORDER BY e.id
     ) AS e
-    WHERE m.id = e.id
+    WHERE m.id = ANY (ARRAY[e.id])
       AND CASE
             WHEN m.claim_id = e.claim_id THEN
               p_unlocked OR m.lock_expires_at > v_now OR p_result = 'lock_expired'

@@ -19,14 +19,15 @@ BEGIN
   WITH held AS (
     SELECT m.id
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+    JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
     FOR KEY SHARE OF m SKIP LOCKED
   )
   SELECT e.id,
          CASE
-           WHEN (SELECT h.id FROM held AS h WHERE h.id = e.id) IS NOT NULL THEN 'held'
-           WHEN (SELECT m.id FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id) IS NOT NULL
-           THEN 'open'
+           WHEN e.id IN (SELECT h.id FROM held AS h) THEN 'held'
+           WHEN (
+             SELECT m.id FROM messages.message AS m WHERE m.id = e.id AND (m.claim_id = e.claim_id) IS TRUE
+           ) IS NOT NULL THEN 'open'
            WHEN (SELECT m.id FROM messages.message AS m WHERE m.id = e.id) IS NOT NULL THEN 'lost'
            ELSE coalesce(
              (SELECT CASE WHEN a.claim_id = e.claim_id AND a.result = 'success' THEN 'success' ELSE 'lost' END

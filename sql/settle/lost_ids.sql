@@ -18,7 +18,8 @@ BEGIN
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
     WHERE e.id NOT IN (SELECT s.id FROM unnest(p_settled) AS s (id))
       AND NOT EXISTS (
-        SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = p_result)
+        SELECT FROM messages.message_archive AS a
+        WHERE a.id = ANY (ARRAY[e.id]) AND a.claim_id = e.claim_id AND a.result = p_result)
   );
 END
 $$;

@@ -55,7 +55,7 @@ BEGIN
       FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state)
       ORDER BY e.id
     ) AS e
-    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+    JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
     CROSS JOIN LATERAL (
@@ -84,7 +84,7 @@ BEGIN
         history = messages.append_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_result, e.error,
                                         CASE WHEN m.prefetched IS NOT TRUE THEN m.runs END)
     FROM ended AS e
-    WHERE m.id = e.id AND NOT e.is_superseded
+    WHERE m.id = ANY (ARRAY[e.id]) AND NOT e.is_superseded
       AND (e.backoff ->> 'max_total' IS NULL
         OR e.available_at <= e.first_started + (e.backoff ->> 'max_total')::interval)
     RETURNING m.id, m.topic, m.channel, m.available_at, e.available_at AS due, e.ordered

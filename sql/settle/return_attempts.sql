@@ -15,7 +15,7 @@ AS $$
 BEGIN
   IF EXISTS (
     SELECT FROM unnest(p_ids) AS e (id)
-    JOIN messages.message AS m ON m.id = e.id
+    JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id])
     WHERE m.key IS NOT NULL AND m.attempts = 1)
   THEN
     FOR v_try IN 1..20 LOOP

@@ -36,11 +36,15 @@ BEGIN
     FROM (
       SELECT m.id, m.claim_id, m.topic, m.key, rank() OVER (PARTITION BY m.topic, m.key ORDER BY m.id DESC) AS newest
       FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-      JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+      JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
       WHERE m.key IS NOT NULL AND m.attempts = 1
     ) AS r
-    LEFT JOIN messages.message AS standing
-      ON standing.topic = r.topic AND standing.key = r.key AND standing.attempts = 0 AND standing.claim_id IS NULL
+    LEFT JOIN LATERAL (
+      SELECT s.id
+      FROM messages.message AS s
+      WHERE s.topic = r.topic AND s.key = r.key AND s.attempts = 0 AND s.claim_id IS NULL
+      OFFSET 0
+    ) AS standing ON true
     WHERE r.newest > 1 OR standing.id IS NOT NULL
   ) AS u;
   v_superseded := CASE
@@ -82,7 +86,7 @@ BEGIN
              END AS due,
              p_outcome IS NOT NULL AND messages.is_in_ordered_channel(e.id) AS ordered
     ) AS is_first
-    WHERE m.id = e.id AND m.claim_id = e.claim_id
+    WHERE m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
       AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
     RETURNING m.id, m.topic, m.channel, m.priority, m.available_at, is_first.due, is_first.ordered
   )

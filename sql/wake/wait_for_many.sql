@@ -66,7 +66,7 @@ BEGIN
          END,
          a.result, a.output::text, a.error, a.attempts, a.archived_at
   FROM unnest(v_asked) AS q (id)
-  LEFT JOIN messages.message AS m ON m.id = q.id
+  LEFT JOIN LATERAL (SELECT m.id FROM messages.message AS m WHERE m.id = q.id OFFSET 0) AS m ON true
   LEFT JOIN LATERAL (
     SELECT o.*
     FROM messages.message_archive AS o

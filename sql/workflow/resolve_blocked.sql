@@ -45,7 +45,7 @@ BEGIN
     SELECT m.id FROM messages.message AS m WHERE m.id = ANY (v_settled) ORDER BY m.id FOR UPDATE SKIP LOCKED);
   UPDATE messages.blocked_message AS k SET check_at = v_now
   WHERE k.id = ANY (v_settled) AND k.id NOT IN (SELECT l.id FROM unnest(v_live) AS l (id))
-    AND EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id);
+    AND EXISTS (SELECT FROM messages.message AS m WHERE m.id = ANY (ARRAY[k.id]));
 
   SELECT array_agg(d.id),
          array_agg(
@@ -75,7 +75,7 @@ BEGIN
                  WHERE o.id = k.id)
              ) AS ttl
     ) AS t
-    WHERE k.id = ANY (v_free) AND m.id = k.id
+    WHERE k.id = ANY (v_free) AND m.id = ANY (ARRAY[k.id])
     RETURNING m.topic::text AS topic, m.available_at
   )
   SELECT array_agg(DISTINCT r.topic), min(r.available_at) INTO v_topics, v_due FROM released AS r;
