@@ -57,6 +57,12 @@ def runs(queue: Queue) -> Runs:
 
 
 @pytest.fixture
+def probe_daemon(start: Callable[..., Daemon]) -> Daemon:
+    """A daemon for the messages by which `Runs.until_done` finds out how slow the machine is."""
+    return start({"probe": "timed:probe"})
+
+
+@pytest.fixture
 def two_daemons(start: Callable[..., Daemon], database: Database) -> Callable[..., list[Daemon]]:
     """Start two daemons that record their runs, and return when both are armed.
 

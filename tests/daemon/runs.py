@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from tests.server.deadline import eventually
 from tests.sql.queue import Queue, Row
 
 TABLE = """
@@ -48,13 +49,28 @@ class Runs:
         """Return the maximum number of concurrent runs."""
         return int(self.queue.value(MOST_AT_ONCE, {"topic": topic, "channel": channel}))
 
-    def share_used(self, slots: int, channel: str | None = None) -> float:
-        """Return the share of time in which a slot of this number was used, ignoring rare pauses of the machine."""
+    def until_done(self) -> float:
+        """Wait for the end of all messages; return the longest wait of others for their claim, in seconds.
+
+        These others, one each moment, have no limit: so a slow machine delays them as it delays those of the test.
+        """
+        eventually(self._is_done, within_s=60)
+        eventually(lambda: self.queue.ids() == [])
+        waited = """
+            SELECT extract(epoch FROM max(locked_at - created_at))
+            FROM messages.message_archive WHERE topic = 'probe'
+        """
+        return float(self.queue.value(waited))
+
+    def _is_done(self) -> bool:
+        self.queue.publish("probe", payload={})
+        return bool(self.queue.value("SELECT NOT EXISTS (SELECT FROM messages.message WHERE topic <> 'probe')"))
+
+    def pause(self, slots: int, channel: str | None = None) -> float:
+        """Return how long one of these slots was usually empty, in seconds: there are rare pauses of the machine."""
         rows = self.rows(channel)
         ended, started = sorted(run.ended for run in rows), [run.started for run in rows]
-        empty = median(after - before for before, after in zip(ended, started[slots:], strict=False))
-        used = median(run.ended - run.started for run in rows)
-        return float(used / (used + empty))
+        return float(median(after - before for before, after in zip(ended, started[slots:], strict=False)))
 
     def claimed_at(self, channel: str | None = None) -> list[float]:
         """Return the times of the last claims of the archived messages, in this order."""

@@ -23,6 +23,7 @@ def in_order(runs: Runs, channel: str) -> bool:
     )
 
 
+@pytest.mark.usefixtures("probe_daemon")
 @pytest.mark.every_server
 def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
     two_daemons: Daemons, queue: Queue, runs: Runs
@@ -34,11 +35,11 @@ def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
         for channel in "abcd":
             queue.publish("job", channel=channel, payload={"for": 3})
 
-    eventually(lambda: queue.ids() == [], within_s=60)
+    latency = runs.until_done()
     assert len(runs.rows()) == 12
     assert len(runs.pids()) == 2
     assert all(in_order(runs, channel) for channel in "abcd")
-    assert min(runs.share_used(1, channel) for channel in "abcd") >= 0.9
+    assert max(runs.pause(1, channel) for channel in "abcd") <= max(3 / 9, 3 * latency)
 
 
 @pytest.mark.long
