@@ -34,9 +34,10 @@ FAILED_TASK = "tick: "
 
 # How long after a fault its effect may be noticed: a turn waits 30 s for a dead connection, on a machine that is busy.
 NOTICED_WITHIN_S = 90.0
-# What the server says to a session that was terminated, was refused, or is gone; and to one whose client gave up.
-TO_THE_CUT = {"57P01", "57P02", "57P03", "08006"}
-GAVE_UP = "57014"
+# What the server says to a session that was terminated, was refused, or is gone, or whose COPY was cut within a line; and
+# to one whose client gave up, or vanished during a COPY.
+TO_THE_CUT = {"57P01", "57P02", "57P03", "08006", "08P01"}
+GAVE_UP = {"57014", "08006"}
 # The errors of each attacker: SQLSTATEs, or their classes.
 REFUSED = {
     VISITOR: ("42501", "42883", "55P03"),
@@ -91,7 +92,7 @@ def is_expected_of_server(entry: Entry, disturbed: Disturbances) -> bool:
     state, user = entry.get("state_code", ""), entry.get("user", "")
     if entry["error_severity"] == "ERROR" and state.startswith(REFUSED.get(user, ("none",))):
         return True
-    is_of_connection = state in TO_THE_CUT if entry["error_severity"] == "FATAL" else state == GAVE_UP
+    is_of_connection = state in TO_THE_CUT if entry["error_severity"] == "FATAL" else state in GAVE_UP
     return is_of_connection and disturbed.explain(_server_time(entry))
 
 

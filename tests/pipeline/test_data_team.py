@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgrouse import Client
+from tests.pipeline.cluster import java
 from tests.pipeline.quick_spark import quick_spark
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -34,6 +35,7 @@ def printed_on_the_page() -> list[str]:
 def test_one_command_prints_what_its_page_says(empty_database: Database, tmp_path: Path) -> None:
     environ = {
         **os.environ,
+        **java(),
         "DATABASE_URL": empty_database.dsn,
         "OUTPUT": str(tmp_path),
         **quick_spark(tmp_path / "spark", **PATIENT),

@@ -64,7 +64,7 @@ def test_the_first_event_of_an_application_is_logged_by_its_structlog() -> None:
 def test_a_start_reads_the_source_of_no_module() -> None:
     code = (
         "import linecache, pgrouse.cli.run, pgrouse.web.v1.model; print([each for each in linecache.cache if "
-        "'pgrouse' in each])"
+        "'/daemon/pgrouse/' in each])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,8 @@ from pgrouse.demo.progress_watch import ProgressWatch
 
 TOPIC = "mail.send"
 MAILS = 3
-# When each attempt began, counted from the end of the first attempt: those before the last are in the history.
+# How long after the end of each attempt the next one began: those before the last are in the history. Of a message
+# whose attempts all failed: one that the killed worker held is tried again without the pause of its backoff.
 PAUSES = """
 SELECT extract(epoch FROM next.started - ended.at)::float8
 FROM messages.message_archive AS a
@@ -18,7 +19,11 @@ CROSS JOIN LATERAL jsonb_array_elements(a.history) WITH ORDINALITY AS h (attempt
 CROSS JOIN LATERAL (SELECT (h.attempt ->> 'ended')::timestamptz AS at) AS ended
 CROSS JOIN LATERAL (
   SELECT coalesce((a.history -> h.n::int ->> 'started')::timestamptz, a.locked_at) AS started) AS next
-WHERE a.id = (SELECT min(f.id) FROM messages.message_archive AS f WHERE f.topic = %s)
+WHERE a.id = (
+  SELECT f.id FROM messages.message_archive AS f
+  WHERE f.topic = %s
+  ORDER BY jsonb_path_exists(f.history, '$[*] ? (@.outcome != "failed")'), f.id
+  LIMIT 1)
 ORDER BY h.n
 """
 
