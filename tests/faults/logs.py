@@ -34,8 +34,8 @@ FAILED_TASK = "tick: "
 
 # How long after a fault its effect may be noticed: a turn waits 30 s for a dead connection, on a machine that is busy.
 NOTICED_WITHIN_S = 90.0
-# What the server says to a session that was terminated, was refused, or is gone, or whose COPY was cut within a line; and
-# to one whose client gave up, or vanished during a COPY.
+# What the server says to a session that was terminated, was refused, or is gone, or whose COPY was cut within a line;
+# and to one whose client gave up, or vanished during a COPY.
 TO_THE_CUT = {"57P01", "57P02", "57P03", "08006", "08P01"}
 GAVE_UP = {"57014", "08006"}
 # The errors of each attacker: SQLSTATEs, or their classes.
