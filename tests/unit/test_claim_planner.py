@@ -555,6 +555,21 @@ class TestRoom:
         assert second is not None
         assert (second.limit, second.batches) == (100, None)
 
+    def test_batches_that_are_claimed_ahead_are_shared_as_whole_claims(self, clock: Clock, claimed: Claimed) -> None:
+        rig = Rig(clock, connections=2)
+        rig.capacity = Capacity([], [], 10, Capacity(["bulk"], [1700], 1700, prefetch=[1200], per_claim=1000))
+        rig.find(*[claimed("bulk") for _ in range(1700)])
+
+        first, second = rig.next_turn(claim_loop=0).request, rig.next_turn(claim_loop=1).request
+
+        assert first is not None
+        assert first.batches is not None
+        assert (first.batches.slots, first.batches.limit, first.batches.prefetch) == ([1000], 1000, [500])
+        assert second is not None
+        assert second.batches is not None
+        # The slots that are free are asked for by the first claim.
+        assert (second.batches.slots, second.batches.limit, second.batches.prefetch) == ([700], 700, [700])
+
     def test_a_full_batch_lets_the_other_claim_loops_claim(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         rig.capacity = Capacity([], [], 10, Capacity(["bulk"], [3], 3))

@@ -17,7 +17,7 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
-from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.execution import single_scheduler
 from pgrouse.worker.execution.capacity import Capacity
@@ -31,6 +31,11 @@ Claimed = Callable[..., Message]
 def handler(function: Callable[..., Any], concurrency: int | None = None, topic: str = "job") -> Handler:
     mode = ExecutionMode.ASYNC if asyncio.iscoroutinefunction(function) else ExecutionMode.THREAD
     return Handler(topic, "module:function", function, mode, 1, None, concurrency)
+
+
+def batch_handler(function: Callable[..., Any], size: int, wait_s: float = 0.0) -> Handler:
+    options = BatchOptions(size, wait_s, as_items=False)
+    return Handler("job", "module:function", function, ExecutionMode.ASYNC, 1, None, None, batch_options=options)
 
 
 @asynccontextmanager

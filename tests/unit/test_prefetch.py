@@ -10,12 +10,13 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
-from pgrouse.worker.execution import single_scheduler
+from pgrouse.worker.execution import batch_gatherer, single_scheduler
 from pgrouse.worker.execution.capacity import Capacity
+from pgrouse.worker.execution.executor import HandlerExecutor
 from pgrouse.worker.execution.prefetch import AHEAD_S, HALVE_S, SAMPLE_S, Prefetch, WaitingMessages
 from pgrouse.worker.loop.claim_planner import ClaimPlanner
 from tests.unit.conftest import Clock
-from tests.unit.test_executor import Gate, ends, executor_of, handler, until
+from tests.unit.test_executor import Gate, batch_handler, ends, executor_of, handler, nothing, until
 
 Claimed = Callable[..., Message]
 
@@ -112,7 +113,8 @@ class TestPlans:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is released because the machine is slow."""
-    monkeypatch.setattr(single_scheduler, "RELEASE_AFTER_S", 3600.0)
+    for each in (single_scheduler, batch_gatherer):
+        monkeypatch.setattr(each, "RELEASE_AFTER_S", 3600.0)
 
 
 class TestWaiting:
@@ -196,3 +198,111 @@ class TestWaiting:
             await until(lambda: len(executor.settle_buffer.waiting) == 20)
 
             assert {kind for _, kind in ends(executor)} == {SettleKind.COMPLETE}
+
+
+class TestBatches:
+    async def test_batches_that_end_soon_are_claimed_ahead(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 3600.0)
+        async with executor_of(batch_handler(nothing, 10), prefetch=None) as executor:
+            assert room(executor) == ([10], [0])
+            executor.add([claimed() for _ in range(10)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 10)
+
+            assert room(executor) == ([10 + batch_gatherer.MAX_AHEAD], [batch_gatherer.MAX_AHEAD])
+
+    async def test_nothing_is_claimed_ahead_after_a_batch_that_took_long(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 0.0)
+        async with executor_of(batch_handler(nothing, 10), prefetch=None) as executor:
+            executor.add([claimed() for _ in range(10)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 10)
+
+            assert room(executor) == ([10], [0])
+
+    async def test_with_a_fixed_prefetch_no_batch_is_claimed_ahead(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 3600.0)
+        async with executor_of(batch_handler(nothing, 10), prefetch=0) as executor:
+            executor.add([claimed() for _ in range(10)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 10)
+
+            assert room(executor) == ([10], [0])
+
+    async def test_a_batch_that_waits_starts_when_the_slot_is_free(self, claimed: Claimed, patient: None) -> None:
+        gate = Gate()
+
+        async with executor_of(batch_handler(gate.handle, 2), prefetch=None) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(5)], 0)
+            await until(lambda: gate.started)
+            assert (gate.started, executor.running, executor.not_started) == ([[0, 1]], 1, 3)
+            gate.open.set()
+            await until(lambda: len(executor.settle_buffer.waiting) == 5)
+
+            assert gate.started == [[0, 1], [2, 3], [4]]
+
+    async def test_no_more_are_claimed_ahead_while_more_than_half_of_them_wait(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, patient: None
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 3600.0)
+        monkeypatch.setattr(batch_gatherer, "MAX_AHEAD", 100)
+        gate = Gate()
+
+        async with executor_of(batch_handler(gate.handle, 10), prefetch=None) as executor:
+            gate.open.set()
+            executor.add([claimed(payload="1") for _ in range(10)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 10)
+            gate.open.clear()
+            executor.add([claimed(payload="1") for _ in range(60)], 0)
+            await until(lambda: executor.running)
+            assert (executor.not_started, room(executor)) == (50, ([50], [50]))
+
+            executor.add([claimed(payload="1")], 0)
+
+            assert room(executor) == ([], [])
+            gate.open.set()
+
+    async def test_a_batch_that_waits_too_long_is_released_and_no_other_is_claimed_ahead(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 3600.0)
+        monkeypatch.setattr(batch_gatherer, "RELEASE_AFTER_S", 0.01)
+        gate = Gate()
+
+        async with executor_of(batch_handler(gate.handle, 2), prefetch=None) as executor:
+            gate.open.set()
+            executor.add([claimed(payload="1") for _ in range(2)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 2)
+            gate.open.clear()
+            messages = [claimed(payload="1") for _ in range(5)]
+            executor.add(messages, 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 5)
+
+            assert ends(executor)[2:] == [(each.id, SettleKind.RELEASE) for each in messages[2:]]
+            assert (executor.running, executor.not_started, room(executor)) == (1, 0, ([], []))
+            gate.open.set()
+
+    async def test_what_waits_for_its_batch_to_become_full_is_not_released(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "RELEASE_AFTER_S", 0.0)
+
+        async with executor_of(batch_handler(nothing, 2, wait_s=3600.0), prefetch=None) as executor:
+            executor.add([claimed()], 0)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert (ends(executor), executor.not_started) == ([], 1)
+            executor.add([claimed()], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 2)
+
+            assert {kind for _, kind in ends(executor)} == {SettleKind.COMPLETE}
+
+
+def room(executor: HandlerExecutor) -> tuple[list[int | None] | None, list[int] | None]:
+    """How many messages of the topic batches can take, and how many of these would wait."""
+    batches = executor.capacity().batches
+    assert batches is not None
+    return batches.slots, batches.prefetch

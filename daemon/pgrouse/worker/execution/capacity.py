@@ -13,6 +13,7 @@ class Capacity:
         batches: the same for the topics of batch handlers, whose messages have slots of their own.
         start: how many could start at once; the others would wait in the worker. None = none would wait.
         prefetch: how many of each topic may wait in the worker. None = as many as the limit allows beyond `start`.
+        per_claim: how many one claim takes at most; None = as many as the limit.
     """
 
     topics: list[str]
@@ -21,6 +22,7 @@ class Capacity:
     batches: Capacity | None = None
     start: int | None = field(default=None, compare=False)
     prefetch: list[int] | None = field(default=None, compare=False)
+    per_claim: int | None = field(default=None, compare=False)
 
     @property
     def is_empty(self) -> bool:

@@ -88,6 +88,9 @@ class HandlerExecutor:
         self.gatherers = self._gatherers(handlers)
         self._any_batch_waits = any(each.options.wait_s for each in self.gatherers.values())
         self._batch_size = sum(each.max_in_flight for each in self.gatherers.values())
+        # Whole batches: the rest of a claim would wait for the next one.
+        largest = max((each.options.size for each in self.gatherers.values()), default=1)
+        self._batch_claim = max(1, settings.claim_batch_size // largest) * largest
 
     def capacity(self) -> Capacity:
         """Return what can be taken now."""
@@ -262,15 +265,30 @@ class HandlerExecutor:
         is_counted = not any(options.wait_s for _, options in batched)
         return {
             each.topic: BatchGatherer(
-                each, options, self._limit(each) or 1, self.attempts, self._report_capacity, is_counted=is_counted
+                each,
+                options,
+                self._limit(each) or 1,
+                self.attempts,
+                self._report_capacity,
+                is_counted=is_counted,
+                claims_ahead=self.settings.prefetch is None,
             )
             for each, options in batched
         }
 
     def _batch_capacity(self) -> Capacity:
-        slots = {topic: each.capacity for topic, each in self.gatherers.items() if each.capacity}
-        limit = min(sum(slots.values()), self.settings.claim_batch_size)
-        return Capacity(list(slots), list(slots.values()), limit, start=0 if self._any_batch_waits else None)
+        """Return what batches can take, in as many claims as it needs."""
+        ahead = {topic: each.ahead for topic, each in self.gatherers.items()}
+        room = {topic: each.capacity + ahead[topic] for topic, each in self.gatherers.items()}
+        slots = {topic: count for topic, count in room.items() if count}
+        return Capacity(
+            list(slots),
+            list(slots.values()),
+            sum(slots.values()),
+            start=0 if self._any_batch_waits else None,
+            prefetch=[ahead[topic] for topic in slots],
+            per_claim=self._batch_claim,
+        )
 
     def _add_to_batches(self, claimed: list[Message]) -> list[Message]:
         """Pass the messages of batch handlers on; return the others."""

@@ -18,6 +18,8 @@ AHEAD_S = 0.02
 # The rate of each topic is measured over at least this time; a lower new rate halves the old one in HALVE_S.
 SAMPLE_S = 0.01
 HALVE_S = 0.05
+# Messages that were claimed ahead are released when they have waited for one to two times this long.
+RELEASE_AFTER_S = 0.25
 
 
 class Prefetch:
@@ -84,12 +86,13 @@ class WaitingMessages:
 
     def take_all(self) -> list[Message]:
         """Remove and return all messages."""
-        return self._take(len(self.messages))
+        return self.take(len(self.messages))
 
     def take_old(self) -> list[Message]:
         """Remove and return those that have waited since the last call of this method, or longer."""
         newer, self._added_before = self._added - self._added_before, self._added
-        return self._take(max(0, len(self.messages) - newer))
+        return self.take(max(0, len(self.messages) - newer))
 
-    def _take(self, count: int) -> list[Message]:
-        return [self.messages.popleft() for _ in range(count)]
+    def take(self, count: int) -> list[Message]:
+        """Remove and return the first messages, at most this many."""
+        return [self.messages.popleft() for _ in range(min(count, len(self.messages)))]

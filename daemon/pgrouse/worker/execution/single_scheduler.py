@@ -16,12 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pgrouse.client.message import Message
 from pgrouse.handlers.handler import Handler
 from pgrouse.worker.execution.attempts import Attempts
-from pgrouse.worker.execution.prefetch import Prefetch, WaitingMessages
+from pgrouse.worker.execution.prefetch import RELEASE_AFTER_S, Prefetch, WaitingMessages
 
 # A worker that has run handlers for this long without waiting lets all other tasks run.
 TURN_S = 0.005
-# Messages that were claimed ahead are released when they have waited for one to two times this long.
-RELEASE_AFTER_S = 0.25
 
 
 class TopicSlots:

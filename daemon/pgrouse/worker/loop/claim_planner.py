@@ -346,10 +346,8 @@ class ClaimPlanner:
             prefetch = dict(zip(capacity.topics, capacity.prefetch, strict=True))
             shared = _with_prefetch(shared, self._start(capacity) or 0, prefetch)
         if capacity.batches is not None:
-            # Claim loops do not share a batch: two half claims would make two batches.
             on_the_way = [request.batches for request in self._pending_claims if request.batches is not None]
-            batches = _remaining(capacity.batches, on_the_way, capacity.batches.limit)
-            shared.batches = None if batches.is_empty else batches
+            shared.batches = _remaining_batches(capacity.batches, on_the_way)
         return shared
 
     def _share(self, limit: int) -> int:
@@ -403,6 +401,24 @@ def _remaining(capacity: Capacity, on_the_way: list[ClaimRequest], share: int) -
     }
     topics = [topic for topic, slots in free.items() if slots is None or slots > 0]
     return Capacity(topics, [free[topic] for topic in topics], limit)
+
+
+def _remaining_batches(capacity: Capacity, on_the_way: list[ClaimRequest]) -> Capacity | None:
+    """Return what one claim may take of the batches that pending claims leave; None = nothing.
+
+    Claim loops do not share a batch: two half claims would make two batches.
+    """
+    left = _remaining(capacity, on_the_way, capacity.per_claim or capacity.limit)
+    if left.is_empty:
+        return None
+    ahead = dict(zip(capacity.topics, capacity.prefetch or [], strict=False))
+    slots = [min(count or 0, left.limit) for count in left.slots or []]
+    # What does not wait for a slot is taken first.
+    prefetch = [
+        max(0, most - max(0, (count or 0) - ahead.get(topic, 0)))
+        for topic, count, most in zip(left.topics, left.slots or [], slots, strict=True)
+    ]
+    return Capacity(left.topics, list(slots), left.limit, prefetch=prefetch if any(prefetch) else None)
 
 
 def _with_prefetch(capacity: Capacity, start: int, prefetch: dict[str, int]) -> Capacity:
