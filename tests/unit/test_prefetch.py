@@ -222,6 +222,23 @@ class TestBatches:
 
             assert room(executor) == ([10], [0])
 
+    async def test_batches_that_wait_take_no_room_from_single_messages(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, patient: None
+    ) -> None:
+        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 3600.0)
+        gate, worker = Gate(), {"prefetch": None, "concurrency": 10, "claim_batch_size": 10}
+
+        async with executor_of(batch_handler(gate.handle, 10), handler(nothing, topic="single"), **worker) as executor:
+            gate.open.set()
+            executor.add([claimed(payload="1") for _ in range(10)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 10)
+            gate.open.clear()
+            executor.add([claimed(payload="1") for _ in range(1000)], 0)
+            await until(lambda: executor.running)
+
+            assert executor.capacity().limit == 10
+            gate.open.set()
+
     async def test_with_a_fixed_prefetch_no_batch_is_claimed_ahead(
         self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
     ) -> None:

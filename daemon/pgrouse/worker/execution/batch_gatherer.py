@@ -64,7 +64,7 @@ class BatchGatherer:
     @property
     def max_in_flight(self) -> int:
         """How many messages of the topic may be in flight."""
-        return self.concurrency * self.options.size
+        return self.concurrency * self.options.size + self._ahead
 
     @property
     def capacity(self) -> int:

@@ -87,7 +87,6 @@ class HandlerExecutor:
         )
         self.gatherers = self._gatherers(handlers)
         self._any_batch_waits = any(each.options.wait_s for each in self.gatherers.values())
-        self._batch_size = sum(each.max_in_flight for each in self.gatherers.values())
         # Whole batches: the rest of a claim would wait for the next one.
         largest = max((each.options.size for each in self.gatherers.values()), default=1)
         self._batch_claim = max(1, settings.claim_batch_size // largest) * largest
@@ -98,12 +97,13 @@ class HandlerExecutor:
         ahead = self.singles.prefetch.counts() if settings.prefetch is None else {}
         for_workers, for_slots = self.singles.may_wait(ahead)
         free = self._free()
+        in_batches = sum(each.max_in_flight for each in self.gatherers.values())
         limit = min(
             free + (settings.prefetch or 0) + for_workers + sum(for_slots.values()),
             settings.claim_batch_size,
             # Messages that are done but not settled reduce new claims, so that an outage of the database does not fill
             # the memory.
-            2 * (self.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
+            2 * (self.concurrency + in_batches) + settings.claim_batch_size - len(self.in_flight),
         )
         topics, slots = self.singles.free_slots(for_slots)
         return Capacity(
