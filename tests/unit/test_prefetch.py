@@ -261,6 +261,16 @@ class TestBatches:
 
             assert gate.started == [[0, 1], [2, 3], [4]]
 
+    async def test_a_batch_that_waits_does_not_start_after_the_end(self, claimed: Claimed, patient: None) -> None:
+        gate = Gate()
+
+        async with executor_of(batch_handler(gate.handle, 2), prefetch=None) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(5)], 0)
+            await until(lambda: gate.started)
+            await executor.close()
+
+            assert (gate.started, executor.running) == ([[0, 1]], 0)
+
     async def test_no_more_are_claimed_ahead_while_more_than_half_of_them_wait(
         self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, patient: None
     ) -> None:

@@ -59,7 +59,7 @@ class BatchGatherer:
         self._ahead = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots_in_use = 0
-        self._stopping = False
+        self._stopping = self._closing = False
 
     @property
     def max_in_flight(self) -> int:
@@ -119,13 +119,17 @@ class BatchGatherer:
         self._set_timer()
         self.attempts.release(gathered)
 
+    def close(self) -> None:
+        """Start no more batches."""
+        self._closing = True
+
     def tasks(self) -> list[asyncio.Task[None]]:
         """Return the tasks of the running batches."""
         return list(self._tasks)
 
     def _start_ready(self) -> None:
         """Run the batches that are full or have waited long enough, as far as there are free slots."""
-        while self._slots_in_use < self.concurrency and self._is_ready():
+        while not self._closing and self._slots_in_use < self.concurrency and self._is_ready():
             first = self.gathered.take(self.options.size)
             self._gathering_since = time.monotonic()
             if held := [message for message in first if self.attempts.in_flight.holds(message)]:

@@ -214,7 +214,8 @@ class HandlerExecutor:
 
         Tasks and threads that do not end are left until the process ends.
         """
-        self.singles.close()
+        for each in self._schedulers():
+            each.close()
         self.cancel_running()
         tasks = self._tasks()
         for task in tasks:
