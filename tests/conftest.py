@@ -95,6 +95,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in first)
 
 
+def pytest_collection() -> None:
+    """Collect without the collector of garbage: nothing becomes garbage, and to look for it takes two seconds."""
+    gc.disable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the container's image before the first test: a slow download should not count against its time limit.
 
@@ -103,6 +108,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}
     if not session.config.option.collectonly and servers.CONTAINER in names:
         servers.prepare(servers.CONTAINER)

@@ -110,6 +110,7 @@ def test_checks_that_need_more_rights_are_reported(pgrouse: Shell, acting_as: ob
     assert "fix: GRANT messages_operator, or messages_analyst, to the user of database.dsn" in ended.out
 
 
+@pytest.mark.long
 def test_every_line_fits_the_terminal_and_levels_have_colours(database: Database, folder: Path) -> None:
     written = on_terminal([str(PGROUSE), "doctor"], {"PGROUSE_DSN": database.dsn}, width=80)
 

@@ -111,6 +111,7 @@ def test_a_long_command_shows_a_progress_bar_and_clears_it(environ: dict[str, st
     assert plain(written)[-1] == "redrove 1,200 messages"
 
 
+@pytest.mark.long
 def test_an_output_without_unicode_shows_numbers_instead(database: Database, queue: Queue) -> None:
     queue.publish(key="größe")
     environ = {**os.environ, "PGROUSE_DSN": database.dsn, "PYTHONIOENCODING": "ascii"}

@@ -105,6 +105,7 @@ def test_installing_schedules_each_job_once_for_the_role_of_pg_cron(queue: Conne
     ]
 
 
+@pytest.mark.long
 def test_in_the_database_of_the_queue_the_jobs_have_plain_names_and_the_same_database(
     queue_in_cron_database: Connection, jobs: Connection
 ) -> None:

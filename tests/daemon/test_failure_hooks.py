@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[Any, str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_both_get_the_last_failure(start: Start, queue: Queue, journal: Journal) -> None:
     start({kind: handler for kind, (handler, *_) in KINDS.items()}, sections=BOTH)
 

@@ -144,6 +144,7 @@ def test_effects_in_a_transaction_happen_once_however_often_backends_are_termina
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(stored)
 
 
+@pytest.mark.long
 def test_a_daemon_finds_the_host_that_answers_among_several(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:

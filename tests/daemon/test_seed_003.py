@@ -227,6 +227,7 @@ def test_a_message_published_by_plain_pg_cron_is_a_normal_message(start: Start, 
     assert (archived.result, archived.output) == ("success", {"of": "today"})
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_the_message_of_a_dead_worker_is_archived_as_lock_expired(queue: Queue, minute: Minute) -> None:
     archived = queue.archived(minute.killed)

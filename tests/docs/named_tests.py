@@ -27,8 +27,12 @@ def is_long(name: str) -> bool:
     A case alone may be.
     """
     path, _, function = name.partition("::")
-    tree = ast.parse((ROOT / "tests" / path).read_text())
-    return any(re.search(r"\bmark\.long\b", ast.unparse(mark)) for mark in _marks(tree, function))
+    return any(re.search(r"\bmark\.long\b", ast.unparse(mark)) for mark in _marks(_parse(path), function))
+
+
+@cache
+def _parse(path: str) -> ast.Module:
+    return ast.parse((ROOT / "tests" / path).read_text())
 
 
 def _marks(tree: ast.Module, function: str) -> Iterator[ast.expr]:

@@ -144,6 +144,7 @@ def test_a_commit_is_made_once_although_nothing_is_renamed(queue: Queue, databas
     assert ids() == archive(queue)
 
 
+@pytest.mark.long
 def test_the_store_refuses_the_second_of_two_commits(queue: Queue, database: Database) -> None:
     """Both saw the lake as it was before, and neither knows of the other."""
     exported(database, LAKE)

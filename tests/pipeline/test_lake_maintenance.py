@@ -106,6 +106,7 @@ def test_files_are_merged_while_a_batch_is_written(queue: Queue, database: Datab
     assert ids(lake) == archive(queue)
 
 
+@pytest.mark.long
 def test_added_and_removed_columns_are_in_the_merged_files(own_database: Database, lake: str) -> None:
     queue = Queue(own_database.connect())
     queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra integer DEFAULT 7")

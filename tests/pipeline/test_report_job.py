@@ -92,6 +92,7 @@ UNTIL = datetime(2026, 11, 23, tzinfo=UTC)
 MONDAY = ("--since", "2026-11-16T00:00Z", "--until", "2026-11-23T00:00Z")
 
 
+@pytest.mark.long
 def test_the_metrics_of_a_run_are_written(queue: Queue, report: Callable[..., Shell], tmp_path: Path) -> None:
     ended(queue, "mail", "10 min")
 
@@ -136,6 +137,7 @@ def test_a_report_on_a_lake_reads_the_window_its_baseline_and_the_topics(shell: 
     assert (done.object["new_fingerprints"], some.object["new_fingerprints"]) == (1, None)
 
 
+@pytest.mark.long
 def test_files_that_the_table_no_longer_has_are_not_read(shell: Shell, tmp_path: Path) -> None:
     lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1)), message(2, timedelta(days=2))])
     write_deltalake(

@@ -233,6 +233,7 @@ def test_the_cursor_stays_on_its_row_when_rows_are_added_and_reordered(database:
     watch(database.dsn, act)
 
 
+@pytest.mark.long
 def test_a_frozen_view_does_not_change_until_it_resumes(database: Database, queue: Queue) -> None:
     queue.publish("a")
 
@@ -261,6 +262,7 @@ def test_an_empty_queue_shows_the_next_step(database: Database) -> None:
     watch(database.dsn, check)
 
 
+@pytest.mark.long
 def test_a_thousand_topics_are_browsed_with_keys(database: Database, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.message (topic, payload) SELECT 'tenant-' || to_char(n, 'FM0000'), '1' "

@@ -30,6 +30,7 @@ def test_an_empty_page_says_what_it_would_show(visitor: Visitor) -> None:
     expect(page.locator("#silences .empty")).to_contain_text("No silences")
 
 
+@pytest.mark.long
 def test_an_alert_shows_its_error_and_is_silenced_in_its_row(visitor: Visitor, queue: Queue) -> None:
     sink = Sink(queue, "ops")
     fail_in(queue, "mail")

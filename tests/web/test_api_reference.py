@@ -40,6 +40,7 @@ def test_it_shows_parameters_types_examples_answers_and_the_role(visitor: Visito
     expect(shown).to_contain_text('curl -X POST "$URL/v1/messages/{message_id}/settle"')
 
 
+@pytest.mark.long
 def test_each_link_within_it_leads_somewhere(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/v1/docs")
 

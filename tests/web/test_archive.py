@@ -36,6 +36,7 @@ def test_without_an_export_the_page_says_how_to_make_one(visitor: Visitor) -> No
     expect(visitor.open("/archive").locator("#exports .empty")).to_contain_text("pgrouse pipeline export")
 
 
+@pytest.mark.long
 def test_each_day_has_its_size_and_when_it_is_removed(visitor: Visitor, queue: Queue) -> None:
     queue.policy("orders", retention="40 days")
     die(queue)

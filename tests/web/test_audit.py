@@ -20,6 +20,7 @@ def test_an_empty_log_explains_its_content(visitor: Visitor) -> None:
     expect(visitor.open("/audit").locator(".empty")).to_contain_text("No actions yet")
 
 
+@pytest.mark.long
 def test_the_log_shows_actor_action_object_and_old_and_new_values(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
     queue.policy("mail", max_attempts=5)

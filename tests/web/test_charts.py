@@ -84,6 +84,7 @@ def test_charts_and_texts_have_one_clock_which_the_user_chooses(visitor: Visitor
     expect(page.locator(moment).first).to_have_text(re.compile("UTC$"))
 
 
+@pytest.mark.long
 def test_the_pointer_shows_the_values_of_a_time(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
     page = visitor.open("/")

@@ -36,6 +36,7 @@ def test_g_and_a_letter_open_a_page(visitor: Visitor, eventually: Callable[..., 
         expect(page.locator("#pages [aria-current=page]")).to_have_attribute("href", leads_to)
 
 
+@pytest.mark.long
 def test_shortcuts_reach_search_help_and_rows_and_are_letters_in_a_field(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/topics")

@@ -53,6 +53,7 @@ def test_a_running_message_shows_its_lock_and_its_progress_live(visitor: Visitor
     expect(page.locator("#head")).to_contain_text("success")
 
 
+@pytest.mark.long
 def test_json_is_formatted_exactly_with_numbers_of_any_size(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(payload=None, body=b"x")
     text = '{"big": 9007199254740993123, "exact": 1.10, "text": "\u202e</pre><script>document.title=1</script>"}'

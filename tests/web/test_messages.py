@@ -150,6 +150,7 @@ def test_the_list_is_live_and_says_how_many_there_are(visitor: Visitor, queue: Q
     expect(page.get_by_role("navigation", name="Topics").get_by_role("link", name="orders 1")).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_list_waits_while_messages_are_selected(visitor: Visitor, queue: Queue) -> None:
     first = queue.publish()
     page = visitor.open("/messages?state=ready")

@@ -36,6 +36,7 @@ def test_the_overview_shows_backlog_age_deaths_and_workers(visitor: Visitor, que
     expect(page.locator("#waiting")).to_contain_text(re.compile(r"no.handler\s+no worker"))
 
 
+@pytest.mark.long
 def test_the_charts_show_the_results_of_attempts_and_the_table_their_durations(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue, success=600, failed=6)
 
@@ -67,6 +68,7 @@ def test_an_empty_queue_shows_the_next_step_and_no_problem(visitor: Visitor) -> 
     expect(page.locator("#problem-count")).to_be_empty()
 
 
+@pytest.mark.long
 def test_a_large_number_is_an_estimate_and_not_a_sum_of_bounds(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(31_700, "bulk")
     queue.publish_many(9_000, "mail")
@@ -80,6 +82,7 @@ def test_a_large_number_is_an_estimate_and_not_a_sum_of_bounds(visitor: Visitor,
     expect(page.locator("#waiting tbody tr").nth(1)).to_contain_text(re.compile(r"mail[^\d]*9,000"))
 
 
+@pytest.mark.long
 def test_the_dead_of_a_topic_are_counted_however_many_died_in_others(visitor: Visitor, queue: Queue) -> None:
     for topic, count in (("payments", 2_500), ("webhooks", 191), ("reports", 5)):
         queue.publish_many(count, topic)
@@ -268,6 +271,7 @@ def test_a_token_of_some_topics_counts_only_their_problems(site: Site, queue: Qu
 NAMES = ("a", "b", "c", "d", "at", "s", "success")
 
 
+@pytest.mark.long
 def test_the_charts_have_a_line_for_each_of_the_busiest_topics(visitor: Visitor, queue: Queue) -> None:
     for number in range(7):
         queue.conn.execute(

@@ -26,6 +26,7 @@ def test_every_runbook_is_a_place_on_the_page(visitor: Visitor) -> None:
         expect(page.locator(href)).to_have_count(1)
 
 
+@pytest.mark.long
 def test_the_navigation_leads_to_the_page_and_its_contents_to_each_runbook(visitor: Visitor) -> None:
     page = visitor.open("/")
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Runbooks").click()

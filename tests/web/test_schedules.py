@@ -26,6 +26,7 @@ def test_the_list_shows_the_next_and_the_last_run_of_each_schedule(visitor: Visi
     expect(row.locator("[data-label=Last]")).to_contain_text(re.compile(r"ago 1\b"))
 
 
+@pytest.mark.long
 def test_an_empty_list_explains_schedules(visitor: Visitor) -> None:
     page = visitor.open("/schedules")
 

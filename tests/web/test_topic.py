@@ -70,6 +70,7 @@ def test_a_subscription_needs_both_topics(site: Site, queue: Queue, as_token: An
     queue.conn.execute("DELETE FROM messages.subscription")
 
 
+@pytest.mark.long
 def test_attempts_include_those_that_did_not_succeed(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     queue.conn.execute(
@@ -149,6 +150,7 @@ def test_an_invalid_time_is_refused_with_the_valid_forms(
     assert queue.value("SELECT count(*) FROM messages.topic WHERE paused_at IS NOT NULL") == 0
 
 
+@pytest.mark.long
 def test_thresholds_are_set_and_a_policy_is_reset(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=7)
     queue.call("pause", "mail")

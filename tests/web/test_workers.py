@@ -28,6 +28,7 @@ def test_each_worker_shows_its_messages_its_listener_and_its_last_heartbeat(visi
     expect(page.get_by_role("region", name="w-3", exact=True)).to_contain_text("silent")
 
 
+@pytest.mark.long
 def test_an_empty_list_explains_how_to_start_a_worker(visitor: Visitor) -> None:
     page = visitor.open("/workers")
 

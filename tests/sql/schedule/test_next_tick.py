@@ -212,6 +212,7 @@ EARLIEST, LATEST = datetime(1990, 1, 1), datetime(2090, 1, 1)  # noqa: DTZ001
 MOMENTS = st.datetimes(EARLIEST, LATEST).map(lambda moment: moment.replace(tzinfo=UTC))
 
 
+@pytest.mark.long
 @given(cron=CRONS, after=MOMENTS)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_agrees_with_another_implementation(queue: Queue, cron: str, after: datetime) -> None:
