@@ -21,7 +21,7 @@ from bench.growth_states import State
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
-from pgrouse.client.calls.claim import claim
+from pgrouse.client.calls.processing.claim import claim
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.queries.message import read_message, read_shown
 from pgrouse.web.page.message_detail import MAX_SHOWN_BYTES, MAX_SHOWN_CHARS

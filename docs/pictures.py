@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.config import config
 from pgrouse.top.app import Top
 from tests.pipeline.reports import rich

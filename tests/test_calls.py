@@ -111,8 +111,8 @@ class Function(NamedTuple):
 
 
 def _bindings() -> Iterator[tuple[str, Binding]]:
-    for module in pkgutil.iter_modules(calls.__path__):
-        room = import_module(f"{calls.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(calls.__path__, f"{calls.__name__}."):
+        room = import_module(module.name)
         for name, function in inspect.getmembers(room, inspect.isfunction):
             if function.__module__ == room.__name__ and not name.startswith("_"):
                 yield name, function
@@ -183,7 +183,7 @@ def test_no_other_file_calls_a_function_that_has_a_binding() -> None:
     }
 
     # On a connection of the caller, in the way of each driver.
-    assert callers == {"daemon/pgrouse/handlers/own_completion.py": ["complete"]}
+    assert callers == {"daemon/pgrouse/handlers/ctx/own_completion.py": ["complete"]}
 
 
 def _called(text: str) -> list[str]:

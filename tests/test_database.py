@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.config import config
 from tests.server import postgres
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.client.database import check_idle, check_idle_async
+from pgrouse.client.connection.database import check_idle, check_idle_async
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 

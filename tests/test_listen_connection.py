@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgrouse import backoff, events
-from pgrouse.client import listen_connection
 from pgrouse.client.call import Call, value
-from pgrouse.client.database import Database as Connector
-from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.client.connection import listening as listen_connection
+from pgrouse.client.connection.database import Database as Connector
+from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.config import config
 from tests.server.postgres import Database
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.client import policy_change
+from pgrouse.client.apply import policy_change
 from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
 from pgrouse.config.topic_policy import DesiredPolicy
 from tests.server.postgres import Database

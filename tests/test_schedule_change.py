@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgrouse.client.apply.schedule_change import apply_schedules, schedule_differences
 from pgrouse.client.client import Client
-from pgrouse.client.schedule_change import apply_schedules, schedule_differences
 from pgrouse.config import config
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.declaration.discovery import with_declared
 from tests.sql.queue import Queue
 
 NIGHTLY = '[schedules.nightly]\ncron = "0 2 * * *"\ntopic = "report"\n'

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrouse.client.calls.stats import COUNT_BOUND, TOPIC_LIMIT
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND, TOPIC_LIMIT
 from pgrouse.metrics import catalogue, queue_metrics
 from tests.api.site import Site
 from tests.daemon.proxy import Proxy

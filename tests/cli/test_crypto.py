@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
-from pgrouse.client import key_rotation
+from pgrouse.client.encryption import key_rotation
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
 from tests.cli.shell import Shell
 from tests.server.postgres import Database

@@ -221,7 +221,7 @@ def test_dead_letters_are_moved_back_by_their_ids(pgrouse: Shell, queue: Queue) 
 def test_dead_letters_of_a_topic_are_moved_back_in_several_batches(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
-    monkeypatch.setattr("pgrouse.cli.dead.PAGE", 2)
+    monkeypatch.setattr("pgrouse.cli.queue.dead.PAGE", 2)
     queue.policy("*", dead_letter=True)
     die(queue, "a", "a", "b")
     queue.publish("a", channel="c")

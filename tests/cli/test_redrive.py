@@ -200,7 +200,7 @@ def test_a_delay_is_that_of_the_first_message(pgrouse: Shell, queue: Queue) -> N
 def test_a_message_that_dies_again_during_the_run_is_not_redriven_again(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgrouse.cli.redrive.PAGE", 1)
+    monkeypatch.setattr("pgrouse.cli.queue.redrive.PAGE", 1)
     die(queue, "a", "a")
     queue.conn.execute(
         """

@@ -95,7 +95,7 @@ def test_a_delay_is_that_of_the_first_message(pgrouse: Shell, queue: Queue) -> N
 def test_an_interrupted_replay_prints_where_to_continue(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgrouse.cli.replay.BATCH", 2)
+    monkeypatch.setattr("pgrouse.cli.queue.replay.BATCH", 2)
     done = succeed(queue, *["a"] * 5)
     calls: list[Ended] = []
 
@@ -104,7 +104,7 @@ def test_an_interrupted_replay_prints_where_to_continue(
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("pgrouse.cli.replay._report", interrupt)
+    monkeypatch.setattr("pgrouse.cli.queue.replay._report", interrupt)
     ended = pgrouse("replay", "a", "--from", EARLY, "--yes")
     monkeypatch.undo()
 

@@ -27,7 +27,7 @@ def test_top_without_textual_names_the_package_to_install(pgrouse: Shell, monkey
         monkeypatch.setitem(sys.modules, name, None)
     for name in [name for name in sys.modules if name.startswith("pgrouse.top.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("pgrouse.cli.top._is_on_terminal", lambda: True)
+    monkeypatch.setattr("pgrouse.cli.operate.top._is_on_terminal", lambda: True)
 
     done = pgrouse("top")
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 # What forks of the command have imported.
-IMPORTS = ("pgrouse.cli.run",)
+IMPORTS = ("pgrouse.cli.background.run",)
 
 
 def heed_ctrl_c() -> None:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
-from pgrouse.client.key_rotation import RotationResult, rotate
+from pgrouse.client.encryption.key_rotation import RotationResult, rotate
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
 from tests.daemon.process import HANDLERS as FOLDER
 from tests.daemon.process import Daemon, Fleet, Journal

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.client import database as connecting
+from pgrouse.client.connection import database as connecting
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import WorkerClient
 from pgrouse.config import config

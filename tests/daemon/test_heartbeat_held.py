@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pgrouse.client.database import Database as Connecting
+from pgrouse.client.connection.database import Database as Connecting
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.worker.execution.in_flight import InFlight

@@ -14,7 +14,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
-from pgrouse.client.database import Database as Connecting
+from pgrouse.client.connection.database import Database as Connecting
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.worker.execution.in_flight import InFlight

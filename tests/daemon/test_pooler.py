@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-import pgrouse.client.database
+import pgrouse.client.connection.database
 from pgrouse import Client, MessageResult, Waiter, search_path, wait_for
 from pgrouse.config import config
 from pgrouse.web.access.database_pool import DatabasePool
@@ -219,9 +219,9 @@ def opened(dsn: str, by: str) -> psycopg.Connection[Any]:
     return connector(dsn).connect_blocking("claim-0")
 
 
-def connector(dsn: str) -> pgrouse.client.database.Database:
+def connector(dsn: str) -> pgrouse.client.connection.database.Database:
     """Return the connections of a daemon with the default settings."""
-    return pgrouse.client.database.Database(config.DatabaseSettings(dsn=dsn), "w")
+    return pgrouse.client.connection.database.Database(config.DatabaseSettings(dsn=dsn), "w")
 
 
 @pytest.mark.parametrize("by", ["Client", "daemon"])
@@ -262,7 +262,7 @@ def test_statements_are_prepared_on_a_direct_connection(database: Database) -> N
     with connector(database.dsn).connect_blocking("claim-0") as conn:
         (name,) = prepared(conn)
 
-    assert name.startswith("_pg3_")  # else pgrouse.client.pooler looks for another name than psycopg gives
+    assert name.startswith("_pg3_")  # else pgrouse.client.connection.pooler looks for another name than psycopg gives
 
 
 def test_a_web_server_leaves_the_sessions_of_a_pooler_as_they_are(pooled: str) -> None:
@@ -295,7 +295,9 @@ def repeatable_read(database: Database) -> None:
 
 
 def test_a_daemon_sets_nothing_in_a_shared_session(repeatable_read: None, pooled: str) -> None:
-    with pgrouse.client.database.Database(config.DatabaseSettings(dsn=pooled), "w").connect_blocking("claim-0") as conn:
+    with pgrouse.client.connection.database.Database(config.DatabaseSettings(dsn=pooled), "w").connect_blocking(
+        "claim-0"
+    ) as conn:
         level = conn.execute("SHOW default_transaction_isolation").fetchone()
 
     assert level == ("repeatable read",)

@@ -16,7 +16,7 @@ import pytest
 from pgrouse import Reject
 from pgrouse.config import config
 from pgrouse.demo.environment import examples
-from pgrouse.handlers import loader
+from pgrouse.handlers.declaration import loader
 from tests.server.postgres import Database
 
 

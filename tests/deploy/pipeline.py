@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.pipeline import pipeline
+from pgrouse.cli.background.pipeline import pipeline
 
 
 def parsed(job: str, arguments: Sequence[str]) -> dict[str, Any]:

@@ -24,9 +24,9 @@ import psycopg
 import psycopg.sql
 import pytest
 
-from pgrouse.client.configuration_change import apply
+from pgrouse.client.apply.configuration_change import apply
 from pgrouse.config import config
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.testing import at, drain
 from tests.daemon.receiver import reserved
 from tests.docs.environment import fresh_environment

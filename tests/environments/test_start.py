@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgrouse import session_settings
-from pgrouse.client.database import Database as Connector
+from pgrouse.client.connection.database import Database as Connector
 from pgrouse.config.config import load
 from pgrouse.errors import ConfigError
 from tests.environments.life import Life, configure

@@ -25,7 +25,7 @@ from tests.server.deadline import eventually
 TOO_LATE_S = 2.5
 SETTINGS = {"PGROUSE_WORKER__MAINTENANCE_INTERVAL": "0.3s", "PGROUSE_WORKER__POLL_INTERVAL": "1s"}
 # What the web server has imported when it begins.
-IMPORTS = (*preloaded.IMPORTS, "pgrouse.cli.web", "pgrouse.web.server")
+IMPORTS = (*preloaded.IMPORTS, "pgrouse.cli.background.web", "pgrouse.web.server")
 
 
 class WebServer:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pgrouse.cli import pipeline
+from pgrouse.cli.background import pipeline
 
 # Imports modules in a process in which a package that the extra does not bring cannot be found.
 IMPORT = """

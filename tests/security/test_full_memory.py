@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgrouse.client.database import may_be_caused_by_message
+from pgrouse.client.connection.database import may_be_caused_by_message
 from tests.server.postgres import Database
 
 pytestmark = pytest.mark.every_server

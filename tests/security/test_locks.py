@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse.client import policy_change
+from pgrouse.client.apply import policy_change
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DesiredPolicy
 from pgrouse.install import schema

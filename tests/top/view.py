@@ -13,7 +13,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.config import config
 from pgrouse.top import feed
 from pgrouse.top.app import Top

@@ -10,7 +10,7 @@ from typing import assert_type
 
 from pgrouse import AsyncClient, Client, Published
 from pgrouse.client.calls.dead import Redriven
-from pgrouse.client.calls.stats import TopicStats
+from pgrouse.client.calls.monitoring.stats import TopicStats
 from pgrouse.client.queries.message import MessageRecord
 
 

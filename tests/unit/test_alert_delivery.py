@@ -14,7 +14,7 @@ from pgrouse.alerts.delivery import MAX_HANGING, MAX_REFUSALS, AlertDelivery, De
 from pgrouse.alerts.notice import Notice
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks.webhook import WebhookTable
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.config.alerts import AlertsSettings
 from pgrouse.config.config import DatabaseSettings
 from pgrouse.process.wake_event import WakeEvent

@@ -24,9 +24,9 @@ from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import ConfigError
-from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
 from pgrouse.handlers.batch import Batch, BatchContext, Item
+from pgrouse.handlers.declaration import loader as handlers
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.worker.execution.capacity import Capacity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.handlers.context import Context

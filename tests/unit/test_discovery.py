@@ -12,8 +12,8 @@ import pytest
 
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblems
-from pgrouse.handlers import loader
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.declaration import loader
+from pgrouse.handlers.declaration.discovery import with_declared
 
 Read = Callable[..., config.Config]
 

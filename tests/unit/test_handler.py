@@ -15,8 +15,8 @@ import pgrouse
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.errors import ConfigError
-from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.call import to_call
+from pgrouse.handlers.declaration import loader as handlers
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.handlers.outcome import Reject
 from pgrouse.handlers.single import Single

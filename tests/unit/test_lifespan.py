@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.errors import LifespanFailed
-from pgrouse.handlers.lifespan import Lifespan
+from pgrouse.handlers.declaration.lifespan import Lifespan
 
 LONG_S = 60.0
 
@@ -157,7 +157,7 @@ async def test_an_end_that_fails_is_logged(logged: LogCapture) -> None:
 async def test_an_end_that_hangs_is_given_up(
     function: Callable[[], Any], logged: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgrouse.handlers.lifespan.CANCEL_S", 0.05)
+    monkeypatch.setattr("pgrouse.handlers.declaration.lifespan.CANCEL_S", 0.05)
     lifespan = Lifespan("shop:lifespan", function)
     await lifespan.start(LONG_S)
 
@@ -192,7 +192,7 @@ async def test_a_start_that_blocks_the_event_loop_ends_the_process(monkeypatch: 
         stuck.wait(LONG_S)  # the loop cannot time it out
         yield
 
-    monkeypatch.setattr("pgrouse.handlers.lifespan.STUCK_S", 0.01)
+    monkeypatch.setattr("pgrouse.handlers.declaration.lifespan.STUCK_S", 0.01)
     began = time.monotonic()
     await Lifespan("shop:lifespan", busy, on_stuck=stuck.set).start(0.05)
 

@@ -14,8 +14,8 @@ from pgrouse import Context, Defer, Reject, Retry
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.handlers.call import to_call
+from pgrouse.handlers.declaration.middleware import with_middleware
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode
-from pgrouse.handlers.middleware import with_middleware
 from pgrouse.testing.handler_call import handler_of, run_handler
 from pgrouse.testing.runtime import TestRuntime
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.handlers.progress import progress_json
+from pgrouse.handlers.ctx.progress import progress_json
 from pgrouse.worker.execution.progress import WRITE_EVERY_S, Progress
 
 Claimed = Callable[..., Message]

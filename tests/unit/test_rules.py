@@ -11,8 +11,8 @@ import pytest
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblems
 from pgrouse.errors import ExitCode
-from pgrouse.handlers import loader
 from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.declaration import loader
 
 MODULE = """
 def bare(payload): ...

@@ -29,7 +29,7 @@ OF_OTHER_PARTS = {
     "uvicorn",
     "watchfiles",
 }
-START = "import json, sys, pgrouse.cli.run, pgrouse.worker.daemon; print(json.dumps(sorted(sys.modules)))"
+START = "import json, sys, pgrouse.cli.background.run, pgrouse.worker.daemon; print(json.dumps(sorted(sys.modules)))"
 
 
 def test_a_daemon_imports_nothing_that_only_other_parts_need() -> None:
@@ -63,8 +63,8 @@ def test_the_first_event_of_an_application_is_logged_by_its_structlog() -> None:
 
 def test_a_start_reads_the_source_of_no_module() -> None:
     code = (
-        "import linecache, pgrouse.cli.run, pgrouse.web.v1.model; print([each for each in linecache.cache if "
-        "'/daemon/pgrouse/' in each])"
+        "import linecache, pgrouse.cli.background.run, pgrouse.web.v1.model; "
+        "print([each for each in linecache.cache if '/daemon/pgrouse/' in each])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

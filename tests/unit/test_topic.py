@@ -13,7 +13,7 @@ from pgrouse.config.config import ChannelPolicy, TopicSettings
 from pgrouse.config.policy_settings import Backoff, Breaker
 from pgrouse.config.schedules import ScheduleSettings
 from pgrouse.errors import ConfigError, InvalidMessage
-from pgrouse.handlers import topic_options
+from pgrouse.handlers.declaration import topic_options
 from pgrouse.testing import drain, perform
 from tests.sql.queue import Queue
 

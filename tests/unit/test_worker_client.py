@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgrouse.client.calls.claim import claim_with_next_due
+from pgrouse.client.calls.processing.claim import claim_with_next_due
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import TurnResult
 

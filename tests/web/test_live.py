@@ -17,7 +17,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.web.access import database_pool
 from pgrouse.web.live import change_listener, live_updates
 from tests.daemon.receiver import reserved

@@ -27,10 +27,11 @@ from pgrouse.alerts.notice import Notice, QueueInfo
 from pgrouse.alerts.sink import SendFailed, Sink
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.backoff import jittered
-from pgrouse.client import clock, database
+from pgrouse.client import clock
 from pgrouse.client.call import Call, run_async, value
-from pgrouse.client.calls.alert import ClaimedDelivery, claim_delivery, settle_delivery
-from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.client.calls.monitoring.alert import ClaimedDelivery, claim_delivery, settle_delivery
+from pgrouse.client.connection import database
+from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.config import dsn
 from pgrouse.error_line import to_storable_text
 from pgrouse.event_logger import log

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pgrouse import events
 from pgrouse.alerts import delivery
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.errors import ExitCode
 from pgrouse.event_logger import log
 from pgrouse.install import schema

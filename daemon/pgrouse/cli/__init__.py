@@ -1,4 +1,4 @@
-"""The command line: one file per noun. `main` is the entry point; commands are imported when they are called."""
+"""The command line: a file per command. `main` is the entry point; commands are imported when they are called."""
 
 from __future__ import annotations
 

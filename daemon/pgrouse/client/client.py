@@ -19,14 +19,16 @@ import psycopg
 import pydantic
 
 from pgrouse import search_path, session_settings
-from pgrouse.client import policy_change
+from pgrouse.client.apply import policy_change
 from pgrouse.client.call import Call, interval, run
-from pgrouse.client.calls import alert, dead, maintenance, operate, search, worker
-from pgrouse.client.calls import explain as explain_calls
+from pgrouse.client.calls import dead, maintenance, operate
 from pgrouse.client.calls import schedule as schedule_calls
-from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls import workflow as workflow_calls
-from pgrouse.client.calls.state import topic_state
+from pgrouse.client.calls.monitoring import alert, search
+from pgrouse.client.calls.monitoring import explain as explain_calls
+from pgrouse.client.calls.monitoring import stats as stats_calls
+from pgrouse.client.calls.monitoring.state import topic_state
+from pgrouse.client.calls.processing import worker
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
 from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from pgrouse.client.call import Call, value
-from pgrouse.client.calls.wake import StateOfMessage
+from pgrouse.client.calls.processing.wake import StateOfMessage
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import MessageNotFound, ResultForbidden

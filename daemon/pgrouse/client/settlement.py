@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pgrouse.client.call import Call
-from pgrouse.client.calls import settle
+from pgrouse.client.calls.processing import settle
 from pgrouse.client.message import Message, claim_refs
 
 

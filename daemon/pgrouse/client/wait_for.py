@@ -20,7 +20,7 @@ from psycopg.pq import TransactionStatus
 
 from pgrouse import session_settings
 from pgrouse.client.call import Call, run, run_async
-from pgrouse.client.calls import wake as calls
+from pgrouse.client.calls.processing import wake as calls
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
 from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration

@@ -23,7 +23,7 @@ import psycopg
 from pgrouse import session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import run_async
-from pgrouse.client.calls import wake as calls
+from pgrouse.client.calls.processing import wake as calls
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, MessageResult, Wait
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database_errors import CONNECTION_ERRORS

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection, AsyncCursor, DataError, Error
 from psycopg.adapt import PyFormat, Transformer
 
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls import claim, run, settle, wake
+from pgrouse.client.calls.processing import claim, run, settle, wake
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pgrouse.doctor.finding import Finding, ok, warn
 from pgrouse.doctor.target import DoctorTarget
-from pgrouse.handlers.loader import find_suspicious_settings
+from pgrouse.handlers.declaration.loader import find_suspicious_settings
 
 
 def check(target: DoctorTarget) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pgrouse.client import key_usage
+from pgrouse.client.encryption import key_usage
 from pgrouse.crypto import keys
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.doctor.finding import Finding, fail, ok, warn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgrouse.client import pooler
+from pgrouse.client.connection import pooler
 from pgrouse.doctor.finding import Finding, ok
 from pgrouse.doctor.target import DoctorTarget
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pgrouse.client.call import Call, run
-from pgrouse.client.calls import doctor
+from pgrouse.client.calls.monitoring import doctor
 from pgrouse.doctor.finding import Finding, Level
 from pgrouse.doctor.target import DoctorTarget
 

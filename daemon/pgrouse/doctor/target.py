@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from pgrouse import session_settings
-from pgrouse.client.database import Database, closed_after
+from pgrouse.client.connection.database import Database, closed_after
 from pgrouse.config.config import Config
 from pgrouse.config.dsn import redact, secrets
 

@@ -21,11 +21,11 @@ from pgrouse.errors import LockLost
 from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
+from pgrouse.handlers.ctx.message_view import MessageView
+from pgrouse.handlers.ctx.own_completion import NotCommitted
+from pgrouse.handlers.ctx.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.message_view import MessageView
 from pgrouse.handlers.outcome import UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry
-from pgrouse.handlers.own_completion import NotCommitted
-from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 from psycopg import AsyncConnection, Connection
 
 from pgrouse.client.call import Call
-from pgrouse.client.calls.settle import complete
+from pgrouse.client.calls.processing.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import LockLost
 from pgrouse.event_logger import log
 from pgrouse.handlers.context import C, R
-from pgrouse.handlers.context_publish import ContextPublish
+from pgrouse.handlers.ctx.own_completion import OwnCompletion
+from pgrouse.handlers.ctx.publish import ContextPublish
+from pgrouse.handlers.ctx.transaction import Transaction
 from pgrouse.handlers.outcome import Ack, encode_output
-from pgrouse.handlers.own_completion import OwnCompletion
-from pgrouse.handlers.transaction import Transaction
 from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.publishing.published import Published
 from pgrouse.telemetry import trace_context

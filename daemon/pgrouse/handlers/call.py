@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.handlers.batch import Batch
+from pgrouse.handlers.ctx.publish_tracker import PublishTracker
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.single import Single
 from pgrouse.handlers.suspended import Suspended

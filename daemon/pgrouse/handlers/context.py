@@ -13,23 +13,23 @@ from typing_extensions import TypeVar
 
 from pgrouse import events
 from pgrouse.client.call import Call
-from pgrouse.client.calls.settle import complete
+from pgrouse.client.calls.processing.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.event_logger import log
-from pgrouse.handlers.context_publish import ContextPublish
+from pgrouse.handlers.ctx.message_view import MessageView
+from pgrouse.handlers.ctx.own_completion import OwnCompletion
+from pgrouse.handlers.ctx.predecessors import Predecessor, read_predecessors, read_predecessors_async
+from pgrouse.handlers.ctx.progress import progress_json
+from pgrouse.handlers.ctx.publish import ContextPublish
+from pgrouse.handlers.ctx.publish_tracker import PublishTracker
+from pgrouse.handlers.ctx.step import Steps, to_step
+from pgrouse.handlers.ctx.transaction import Transaction
 from pgrouse.handlers.event_loop import DONE
-from pgrouse.handlers.message_view import MessageView
 from pgrouse.handlers.outcome import UNCHANGED, Ack, Outcome, Reject, Retry, encode_output
-from pgrouse.handlers.own_completion import OwnCompletion
-from pgrouse.handlers.predecessors import Predecessor, read_predecessors, read_predecessors_async
-from pgrouse.handlers.progress import progress_json
-from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.handlers.step import Steps, to_step
-from pgrouse.handlers.transaction import Transaction
 from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.publishing.published import Published
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine

@@ -11,10 +11,10 @@ from pgrouse.event_logger import log
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.context import AsyncContext, Context
+from pgrouse.handlers.ctx.own_completion import NotCommitted
+from pgrouse.handlers.ctx.publish_tracker import PublishTracker, check_awaited, tracker_of
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Ack
-from pgrouse.handlers.own_completion import NotCommitted
-from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
 

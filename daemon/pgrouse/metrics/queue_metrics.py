@@ -12,10 +12,10 @@ from prometheus_client.registry import Collector
 from psycopg import AsyncConnection
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.doctor import snapshot_age
 from pgrouse.client.calls.export import list_exports
-from pgrouse.client.calls.state import topic_state
-from pgrouse.client.calls.stats import TopicStats, stats
+from pgrouse.client.calls.monitoring.doctor import snapshot_age
+from pgrouse.client.calls.monitoring.state import topic_state
+from pgrouse.client.calls.monitoring.stats import TopicStats, stats
 from pgrouse.client.clock import notify_queue_usage, tick_ages
 from pgrouse.client.queries.condition import known_conditions, undelivered
 from pgrouse.client.queries.topic import DeadCount, dead_counts, effective_policy, find_policies

@@ -52,7 +52,7 @@ class CliSession:
     @cached_property
     def config_with_code(self) -> Config:
         """The configuration with what its modules declare: for commands that need handlers, policies or schedules."""
-        from pgrouse.handlers.discovery import with_declared  # noqa: PLC0415 - slow to import: handlers
+        from pgrouse.handlers.declaration.discovery import with_declared  # noqa: PLC0415 - slow to import: handlers
 
         return _with_sinks(with_declared(self.config))
 
@@ -70,7 +70,7 @@ class CliSession:
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
         """Open an autocommit connection; warnings of the server go to the standard error."""
-        from pgrouse.client.database import Database  # noqa: PLC0415 - slow to import: --help does without it
+        from pgrouse.client.connection.database import Database  # noqa: PLC0415 - slow to import: --help does without it
 
         with Database(self.config.database, "cli").connect_blocking("cli") as conn:
             conn.add_notice_handler(self._warn)

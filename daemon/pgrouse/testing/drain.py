@@ -12,15 +12,15 @@ from typing import Any, TypeVar, overload
 import psycopg
 
 from pgrouse.client.call import Call, run, run_async
-from pgrouse.client.calls.claim import claim
-from pgrouse.client.calls.settle import completion_states
+from pgrouse.client.calls.processing.claim import claim
+from pgrouse.client.calls.processing.settle import completion_states
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.call import HandlerCall, to_call
+from pgrouse.handlers.declaration.lifespan import Lifespan
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.lifespan import Lifespan
 from pgrouse.run_sync import run_sync
 from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.handler_call import (

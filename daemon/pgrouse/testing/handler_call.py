@@ -9,14 +9,15 @@ from typing import Any
 
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
-from pgrouse.handlers import loader, outcome
+from pgrouse.handlers import outcome
 from pgrouse.handlers.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.ctx.publish_tracker import check_awaited
+from pgrouse.handlers.declaration import loader
+from pgrouse.handlers.declaration.discovery import with_declared
+from pgrouse.handlers.declaration.lifespan import Lifespan
+from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import ExecutionMode, Handler
-from pgrouse.handlers.lifespan import Lifespan
-from pgrouse.handlers.publish_tracker import check_awaited
-from pgrouse.handlers.topic import Topic
 
 AnyTopic = Topic[Any, ..., Any]
 HandlersSource = Mapping[str, Callable[..., Any] | Handler] | Iterable[AnyTopic] | config.Config | Path | str

@@ -11,7 +11,7 @@ import psycopg
 from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead, operate
-from pgrouse.client.calls import explain as explain_calls
+from pgrouse.client.calls.monitoring import explain as explain_calls
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.top.snapshot import DeadRow
 

@@ -17,8 +17,8 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
-from pgrouse.client.calls.stats import COUNT_BOUND
-from pgrouse.client.database import Database
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
+from pgrouse.client.connection.database import Database
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.config.duration import show
 from pgrouse.error_line import last_line

@@ -12,8 +12,8 @@ import psycopg
 from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
-from pgrouse.client.calls.state import TopicState, topic_state
-from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
+from pgrouse.client.calls.monitoring.state import TopicState, topic_state
+from pgrouse.client.calls.monitoring.stats import TopicLatency, TopicStats, latency, stats, throughput
 from pgrouse.client.queries.worker import RegisteredWorker, count_held, find_workers, handled_topics
 from pgrouse.client.redrive import bound_of_a_topic
 

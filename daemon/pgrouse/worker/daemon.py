@@ -17,7 +17,7 @@ from pgrouse import events
 from pgrouse.config import config
 from pgrouse.errors import ConfigError, ExitCode, LifespanFailed, PgrouseError
 from pgrouse.event_logger import log
-from pgrouse.handlers import loader
+from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.handler import Handler
 from pgrouse.process import loop, stop_signals, systemd
 from pgrouse.process.event_loop import new_event_loop

@@ -15,11 +15,11 @@ import psycopg
 
 from pgrouse import events
 from pgrouse.backoff import jittered
-from pgrouse.client import database
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.claim import raise_low_water
 from pgrouse.client.calls.maintenance import TickTask, tick
+from pgrouse.client.calls.processing.claim import raise_low_water
 from pgrouse.client.calls.schedule import fire_schedules, next_schedule_due
+from pgrouse.client.connection import database
 from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.execution.schema_cache import SchemaCache

@@ -21,19 +21,20 @@ import psycopg
 from pgrouse import events
 from pgrouse.alerts.delivery import delivery_loops
 from pgrouse.backoff import jittered
-from pgrouse.client import configuration_change, pooler
-from pgrouse.client.configuration_change import AnyChange
-from pgrouse.client.database import Database
-from pgrouse.client.schedule_change import ScheduleChange
+from pgrouse.client.apply import configuration_change
+from pgrouse.client.apply.configuration_change import AnyChange
+from pgrouse.client.apply.schedule_change import ScheduleChange
+from pgrouse.client.connection import pooler
+from pgrouse.client.connection.database import Database
 from pgrouse.config import config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.errors import LifespanFailed
 from pgrouse.event_logger import log
-from pgrouse.handlers import loader
+from pgrouse.handlers.declaration import loader
+from pgrouse.handlers.declaration.lifespan import Lifespan
 from pgrouse.handlers.encryption import Encryption, NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
-from pgrouse.handlers.lifespan import Lifespan
 from pgrouse.install import schema
 from pgrouse.process import loop
 from pgrouse.process.new_thread import call_in_new_thread

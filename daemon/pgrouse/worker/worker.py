@@ -25,10 +25,10 @@ from pgrouse.config.duration import AnyDuration
 from pgrouse.database_errors import explain_database_error
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, LifespanFailed, PgrouseError
 from pgrouse.event_logger import log
-from pgrouse.handlers import loader
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.declaration import loader
+from pgrouse.handlers.declaration.discovery import with_declared
+from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.topic import Topic
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.service import CANCEL_S, LAST_SETTLE_S, Service

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from psycopg.errors import LockNotAvailable
 
 from pgrouse.client.call import Call, run
-from pgrouse.client.calls.claim import claim, count_ready
-from pgrouse.client.calls.mutex import lock_consumer
-from pgrouse.client.calls.run import claimed_ids, heartbeat, read_claimed
-from pgrouse.client.calls.settle import release, release_orphaned
-from pgrouse.client.calls.worker import register_worker, touch_worker, unregister_worker
+from pgrouse.client.calls.processing.claim import claim, count_ready
+from pgrouse.client.calls.processing.mutex import lock_consumer
+from pgrouse.client.calls.processing.run import claimed_ids, heartbeat, read_claimed
+from pgrouse.client.calls.processing.settle import release, release_orphaned
+from pgrouse.client.calls.processing.worker import register_worker, touch_worker, unregister_worker
 from pgrouse.client.message import Message
 from pgrouse.client.queries.worker import find_worker
 from pgrouse.errors import PgrouseError

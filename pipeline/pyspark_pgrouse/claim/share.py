@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark import TaskContext
 
-from pgrouse.client.calls.run import read_claimed
+from pgrouse.client.calls.processing.run import read_claimed
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient, ClaimCursor, ClaimedRow, claim_up_to
 from pyspark_pgrouse.claim.claim_ref import ClaimRef, unzip

@@ -53,7 +53,7 @@ IMPORTS = (
     "django.forms",
     "django.template.loader",
     "django.urls",
-    "pgrouse.cli.run",
+    "pgrouse.cli.background.run",
     "pgrouse.contrib.django.project",
 )
 

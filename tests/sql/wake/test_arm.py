@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pgrouse.client.call import run
-from pgrouse.client.calls.claim import claim_with_next_due
+from pgrouse.client.calls.processing.claim import claim_with_next_due
 from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Queue
 

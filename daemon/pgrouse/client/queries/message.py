@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from pgrouse.client.call import Call, Rows, decoded, first, query_call, select_call
-from pgrouse.client.calls.search import ListedMessage
+from pgrouse.client.calls.monitoring.search import ListedMessage
 
 Columns = Mapping[str, tuple[str, str]]
 

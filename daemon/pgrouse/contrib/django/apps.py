@@ -11,9 +11,9 @@ from django.core.management.base import CommandError
 from django.db.models.signals import pre_migrate
 
 from pgrouse import session_settings
-from pgrouse.client import policy_change
+from pgrouse.client.apply import policy_change
 from pgrouse.contrib.django import project
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.install import schema
 
 

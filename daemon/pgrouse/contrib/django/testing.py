@@ -7,9 +7,9 @@ from dataclasses import replace
 from asgiref.sync import async_to_sync
 
 from pgrouse.contrib.django import project
-from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.declaration.discovery import with_declared
+from pgrouse.handlers.declaration.loader import load
 from pgrouse.handlers.handler import ExecutionMode, Handler
-from pgrouse.handlers.loader import load
 from pgrouse.testing import Attempt, drain
 
 

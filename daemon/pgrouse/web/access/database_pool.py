@@ -19,10 +19,10 @@ from psycopg_pool import AsyncConnectionPool
 
 from pgrouse import session_settings
 from pgrouse.backoff import FailureLog
-from pgrouse.client import pooler
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.database import Database as DatabaseConnector
-from pgrouse.client.pool_connection import FAILURES, AsyncPoolConnection
+from pgrouse.client.connection import pooler
+from pgrouse.client.connection.database import Database as DatabaseConnector
+from pgrouse.client.connection.pooled import FAILURES, AsyncPoolConnection
 from pgrouse.config.config import Config
 from pgrouse.web.access.caller import Caller
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.worker import touch_http_worker
+from pgrouse.client.calls.processing.worker import touch_http_worker
 from pgrouse.web.access.database_pool import DatabasePool
 
 # How often a worker's row gets a new time. A worker that is asked to drain learns this with its first claim after this

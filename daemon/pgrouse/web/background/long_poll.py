@@ -23,9 +23,9 @@ import psycopg
 
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.wake import arm, ready_topics
-from pgrouse.client.calls.worker import unregister_worker
-from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.client.calls.processing.wake import arm, ready_topics
+from pgrouse.client.calls.processing.worker import unregister_worker
+from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.process import loop
 from pgrouse.web.access.database_pool import DatabasePool
 from pgrouse.web.http.problem import Problem

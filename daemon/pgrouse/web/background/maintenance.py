@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pgrouse.client.database import Database
+from pgrouse.client.connection.database import Database
 from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.maintenance import MaintenanceLoop
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgrouse.client.calls.stats import throughput
+from pgrouse.client.calls.monitoring.stats import throughput
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.charts.result_charts import count_results, read_bars, result_charts

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.stats import throughput
+from pgrouse.client.calls.monitoring.stats import throughput
 from pgrouse.client.queries.measure import busiest_topics, busiest_workers
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from pgrouse.client.call import Call, value
-from pgrouse.client.database import Database
-from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.client.connection.database import Database
+from pgrouse.client.connection.listening import ListenConnection
 
 # new_message is not listened to: topics with notify = always may notify thousands of times a second.
 NOTIFY_CHANNELS = ("topic_changed", "schedule_changed", "dead_message", "cancelled")

@@ -13,7 +13,7 @@ from typing import Any
 from pgrouse.client.call import Call, Rows, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.dead import redrive
-from pgrouse.client.calls.search import FoundPage
+from pgrouse.client.calls.monitoring.search import FoundPage
 from pgrouse.client.queries.message import latest_message, topics_of
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows

@@ -18,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from pgrouse import error_line, runbooks
-from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.config.duration import show as show_setting
 from pgrouse.format import harmless, show_age, show_ago, show_estimate
 

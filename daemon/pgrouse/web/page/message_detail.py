@@ -9,7 +9,7 @@ from typing import Any
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.dead import lineage
-from pgrouse.client.calls.explain import explain
+from pgrouse.client.calls.monitoring.explain import explain
 from pgrouse.client.calls.workflow import workflow
 from pgrouse.client.queries.message import NEVER, find_steps, read_shown
 from pgrouse.crypto import envelope

@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.client import policy_change
-from pgrouse.client.policy_change import SettingChange
+from pgrouse.client.apply import policy_change
+from pgrouse.client.apply.policy_change import SettingChange
 from pgrouse.config.policy_settings import NESTED, SETTINGS, PolicySetting, TopicPolicy
 from pgrouse.config.policy_text import InvalidPolicy, read_policy
 from pgrouse.config.setting_types import Keyword

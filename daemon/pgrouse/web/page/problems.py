@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pgrouse.client.calls.alert import open_conditions
+from pgrouse.client.calls.monitoring.alert import open_conditions
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 

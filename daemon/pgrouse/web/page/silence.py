@@ -7,7 +7,7 @@ from datetime import timedelta
 from fastapi import Request
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls import alert
+from pgrouse.client.calls.monitoring import alert
 from pgrouse.client.queries.alert import find_silence, find_silences
 from pgrouse.config import duration
 from pgrouse.web.access.caller import Caller, Role

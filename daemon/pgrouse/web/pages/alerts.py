@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from pgrouse.client.calls import alert
+from pgrouse.client.calls.monitoring import alert
 from pgrouse.client.queries.alert import find_incidents, find_sinks
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, read_rows, run_write

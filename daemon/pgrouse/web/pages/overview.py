@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance
-from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.client.clock import last_ticks
 from pgrouse.client.queries.archive import estimate_messages
 from pgrouse.client.queries.measure import measured_times

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls.state import TopicState, topic_state
-from pgrouse.client.calls.stats import latency, throughput
+from pgrouse.client.calls.monitoring.state import TopicState, topic_state
+from pgrouse.client.calls.monitoring.stats import latency, throughput
 from pgrouse.client.queries.alert import (
     THRESHOLDS,
     TOPIC_THRESHOLDS,

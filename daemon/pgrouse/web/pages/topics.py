@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
-from pgrouse.client.calls.state import TopicState, topic_state
-from pgrouse.client.calls.stats import latency
+from pgrouse.client.calls.monitoring.state import TopicState, topic_state
+from pgrouse.client.calls.monitoring.stats import latency
 from pgrouse.client.queries.topic import EndedMinute, ended_minutes
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS

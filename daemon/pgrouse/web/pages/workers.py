@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.worker import drain_worker, scale_worker
+from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.stats import COUNT_BOUND, TOPIC_LIMIT, stats
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND, TOPIC_LIMIT, stats
 from pgrouse.client.queries.worker import count_held, find_workers
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows

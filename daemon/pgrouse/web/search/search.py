@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls.search import FoundPage, find_messages
+from pgrouse.client.calls.monitoring.search import FoundPage, find_messages
 from pgrouse.client.queries.message import previews
 from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import operate
-from pgrouse.client.calls.explain import Reason, explain
-from pgrouse.client.calls.search import FoundMessage, find_messages
+from pgrouse.client.calls.monitoring.explain import Reason, explain
+from pgrouse.client.calls.monitoring.search import FoundMessage, find_messages
 from pgrouse.client.queries.message import JSON_COLUMNS, MessageRecord, read_message, topics_of
 from pgrouse.crypto import envelope
 from pgrouse.web.access import fan_out

@@ -9,8 +9,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls import maintenance, worker
-from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.calls import maintenance
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
+from pgrouse.client.calls.processing import worker
 from pgrouse.client.queries.audit import AuditedAction, find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.doctor.finding import Finding

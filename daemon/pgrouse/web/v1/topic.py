@@ -11,12 +11,12 @@ from pydantic import Field, GetJsonSchemaHandler, RootModel, ValidationError, mo
 from pydantic_core import CoreSchema
 from starlette.responses import Response
 
-from pgrouse.client import policy_change
+from pgrouse.client.apply import policy_change
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
-from pgrouse.client.calls.state import TopicState, topic_state
-from pgrouse.client.calls.stats import TopicStats, stats
-from pgrouse.client.calls.stats import list_topics as list_names
+from pgrouse.client.calls.monitoring.state import TopicState, topic_state
+from pgrouse.client.calls.monitoring.stats import TopicStats, stats
+from pgrouse.client.calls.monitoring.stats import list_topics as list_names
 from pgrouse.client.queries import topic as topic_queries
 from pgrouse.client.queries.channel import Channel, find_channels, first_waiting
 from pgrouse.client.queries.topic import effective_policy, find_policies

@@ -17,11 +17,11 @@ from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls.claim import claim
-from pgrouse.client.calls.run import cancelled_ids, heartbeat, read_claimed, set_progress
-from pgrouse.client.calls.settle import reject, release
-from pgrouse.client.calls.worker import touch_http_holders
-from pgrouse.client.database import may_be_caused_by_message, unclaimable_reason
+from pgrouse.client.calls.processing.claim import claim
+from pgrouse.client.calls.processing.run import cancelled_ids, heartbeat, read_claimed, set_progress
+from pgrouse.client.calls.processing.settle import reject, release
+from pgrouse.client.calls.processing.worker import touch_http_holders
+from pgrouse.client.connection.database import may_be_caused_by_message, unclaimable_reason
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.queries.message import topics_of
 from pgrouse.client.settlement import SettleKind, settle_call

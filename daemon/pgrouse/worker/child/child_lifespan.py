@@ -18,7 +18,7 @@ from typing import Any
 from pgrouse import events
 from pgrouse.errors import LifespanFailed
 from pgrouse.event_logger import log
-from pgrouse.handlers.lifespan import Lifespan, LifespanFunction
+from pgrouse.handlers.declaration.lifespan import Lifespan, LifespanFunction
 from pgrouse.worker.child.child_server import END
 
 # A child is killed three seconds after it was asked to end.

@@ -33,9 +33,10 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.crypto.envelope import ENCRYPTED_BY
-from pgrouse.handlers import current_attempt, loader
+from pgrouse.handlers import current_attempt
 from pgrouse.handlers.attempt_context import CleanContext
 from pgrouse.handlers.call import HandlerCall, to_call
+from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler

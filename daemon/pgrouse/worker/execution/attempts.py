@@ -18,9 +18,9 @@ from pgrouse.handlers import current_attempt, outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall, to_call
+from pgrouse.handlers.ctx.own_completion import NotCommitted
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.own_completion import NotCommitted
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.worker.execution import completion_check
 from pgrouse.worker.execution.completion_check import CompletionState

@@ -11,8 +11,8 @@ from types import FrameType
 from typing import Any
 
 from pgrouse.client.message import Message
+from pgrouse.handlers.declaration.source_place import find_place
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.source_place import find_place
 from pgrouse.worker.execution.attempts import Attempts
 from pgrouse.worker.execution.run import Run
 

@@ -15,7 +15,7 @@ import psycopg
 
 from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.settle import completion_states
+from pgrouse.client.calls.processing.settle import completion_states
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.runtime import AsyncPool
 

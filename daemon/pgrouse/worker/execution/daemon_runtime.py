@@ -13,8 +13,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.settle import complete
-from pgrouse.client.database import Database
+from pgrouse.client.calls.processing.settle import complete
+from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.encryption import Encryption
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop

@@ -13,7 +13,7 @@ from typing import Any
 from pgrouse import events
 from pgrouse.client.settlement import Settlement
 from pgrouse.event_logger import log
-from pgrouse.handlers.failure import FAILURES, Failure, Hook, to_failure
+from pgrouse.handlers.declaration.failure import FAILURES, Failure, Hook, to_failure
 
 # How many failures may wait for the hooks; further failures are not reported to them.
 MAX_WAITING = 1000

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import psycopg
 
 from pgrouse import events
-from pgrouse.client import database
+from pgrouse.client.connection import database
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import TurnResult, WorkerClient

@@ -16,10 +16,10 @@ from secrets import token_hex
 import psycopg
 
 from pgrouse import events
-from pgrouse.client import database
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.wake import notify
-from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.client.calls.processing.wake import notify
+from pgrouse.client.connection import database
+from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
 

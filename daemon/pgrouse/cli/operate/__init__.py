@@ -1,0 +1,1 @@
+"""The commands for operators: counts, workers, checks, alerts, the audit log, tokens, keys."""

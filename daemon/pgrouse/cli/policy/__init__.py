@@ -1,0 +1,1 @@
+"""The commands for what is decided per topic: policies, subscriptions, schedules."""

@@ -1,0 +1,1 @@
+"""The commands for messages: publish, find, explain, end, redrive, replay, delete."""

@@ -1,0 +1,1 @@
+"""Policies and schedules of a configuration: how the database differs from them, and how to apply them."""

@@ -1,0 +1,1 @@
+"""What shows how the queue is: counts, states, lists of messages, explanations, checks, alerts."""

@@ -1,0 +1,1 @@
+"""What a worker calls: it registers, claims messages, reports, settles attempts, sleeps."""

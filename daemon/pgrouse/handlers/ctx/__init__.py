@@ -1,0 +1,1 @@
+"""What a handler does through `ctx`: steps, transactions, publishes, progress, completion."""

@@ -1,0 +1,1 @@
+"""What an application declares in code, and how it is found: handlers, topics, middleware, lifespans, hooks."""

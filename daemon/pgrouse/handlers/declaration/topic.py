@@ -1,0 +1,274 @@
+"""A topic that is declared at its handler: `@topic("orders.created", max_attempts=5)`.
+
+The decorator turns the function into a `Topic`. It can be called like the function, it publishes messages whose
+payloads have the type that the handler takes, and it may have schedules. Importing a module does nothing else: a daemon
+finds the topics of the modules that `handlers.modules` names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from pgrouse.handlers.declaration.topic_options import ScheduleOptions, TopicOptions
+from pgrouse.publishing.new_message import ManyOptions, MessageOptions, NewMessage
+from pgrouse.publishing.publish import publish, publish_many
+
+if TYPE_CHECKING:
+    from pgrouse.client.async_client import AsyncClient
+    from pgrouse.client.client import Client
+    from pgrouse.crypto.cipher import Cipher
+    from pgrouse.handlers.batch import Item
+    from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
+    from pgrouse.handlers.context import AsyncContext, Context
+    from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
+    from pgrouse.publishing.published import Published, PublishedMany
+
+Payload = TypeVar("Payload")
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of code.
+
+    Attributes:
+        module: its module.
+    """
+
+    module: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class DeclaredSchedule:
+    """A schedule of a topic, with the arguments of `Topic.every`.
+
+    Attributes:
+        name: the name of the schedule.
+        values: the keys of its table.
+        place: where it was declared.
+    """
+
+    name: str
+    values: dict[str, Any]
+    place: Place
+
+
+class Topic(Generic[Payload, P, R_co]):
+    """A topic and its handler. The decorator `topic` creates it.
+
+    Attributes:
+        name: the name of the topic.
+        function: the handler.
+        options: the options of the decorator.
+        place: where it was declared.
+        schedules: the schedules that `every` has added.
+    """
+
+    def __init__(self, name: str, function: Callable[P, R_co], options: dict[str, Any], place: Place) -> None:
+        self.name, self.function, self.options, self.place = name, function, options, place
+        self.schedules: list[DeclaredSchedule] = []
+        self.__name__ = type(function).__name__  # the type's name, for an object without a name
+        update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<topic {self.name}, {self.place}>"
+
+    @overload
+    def publish(  # type: ignore[overload-overlap]  # an async connection of SQLAlchemy has all that a blocking one has
+        self,
+        conn: AnyAsyncConnection | AsyncContext[Any] | AsyncBatchContext[Any] | AsyncClient,
+        payload: Payload,
+        *,
+        cipher: Cipher | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> Coroutine[Any, Any, Published]: ...
+
+    @overload
+    def publish(
+        self,
+        conn: AnyBlockingConnection | Context[Any] | BatchContext[Any] | Client,
+        payload: Payload,
+        *,
+        cipher: Cipher | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> Published: ...
+
+    def publish(self, conn: Any, payload: Any, *, cipher: Cipher | None = None, **options: Any) -> Any:
+        """Publish one message to the topic, as `pgrouse.publish` does.
+
+        If the payload is bytes, they are the message's body.
+
+        Args:
+            conn: a connection; or the context of a handler, which publishes as `ctx.publish` does; or a client.
+            payload: the payload of the message.
+            cipher: encrypts it, if the topic is one of the cipher's topics. A context needs no cipher here.
+            **options: see the attributes of NewMessage.
+        """
+        options["body" if isinstance(payload, bytes) else "payload"] = payload
+        if cipher is not None:
+            options["cipher"] = cipher
+        of_its_own = getattr(conn, "publish", None)
+        return of_its_own(self.name, **options) if of_its_own else publish(conn, self.name, **options)
+
+    @overload
+    def publish_many(  # type: ignore[overload-overlap]  # as of publish
+        self,
+        conn: AnyAsyncConnection,
+        payloads: Iterable[Payload],
+        *,
+        cipher: Cipher | None = None,
+        returning: Literal[False] = False,
+        **options: Unpack[ManyOptions],
+    ) -> Coroutine[Any, Any, PublishedMany]: ...
+
+    @overload
+    def publish_many(  # type: ignore[overload-overlap]  # as of publish
+        self,
+        conn: AnyAsyncConnection,
+        payloads: Iterable[Payload],
+        *,
+        cipher: Cipher | None = None,
+        returning: Literal[True],
+        **options: Unpack[ManyOptions],
+    ) -> Coroutine[Any, Any, list[Published]]: ...
+
+    @overload
+    def publish_many(
+        self,
+        conn: AnyBlockingConnection,
+        payloads: Iterable[Payload],
+        *,
+        cipher: Cipher | None = None,
+        returning: Literal[False] = False,
+        **options: Unpack[ManyOptions],
+    ) -> PublishedMany: ...
+
+    @overload
+    def publish_many(
+        self,
+        conn: AnyBlockingConnection,
+        payloads: Iterable[Payload],
+        *,
+        cipher: Cipher | None = None,
+        returning: Literal[True],
+        **options: Unpack[ManyOptions],
+    ) -> list[Published]: ...
+
+    def publish_many(
+        self,
+        conn: Any,
+        payloads: Iterable[Payload],
+        *,
+        cipher: Cipher | None = None,
+        returning: bool = False,
+        **options: Unpack[ManyOptions],
+    ) -> Any:
+        """Publish a message for each payload by COPY, as `pgrouse.publish_many` does.
+
+        These options apply to all of them.
+        """
+        messages: Iterable[NewMessage] = (self.message(payload, **options) for payload in payloads)
+        if isinstance(payloads, list | tuple):
+            messages = list(messages)  # a list is encoded while the server stores it
+        many: Any = publish_many  # one call for all kinds of connections and results
+        return many(conn, messages, cipher=cipher, returning=returning)
+
+    def message(self, payload: Payload, **options: Unpack[MessageOptions]) -> NewMessage:
+        """Return a message of the topic, for a `publish_many` of several topics, or with different options."""
+        if isinstance(payload, bytes):
+            return NewMessage(topic=self.name, body=payload, **options)
+        return NewMessage(topic=self.name, payload=payload, **options)
+
+    def every(self, cron: str, payload: Payload | None = None, **options: Unpack[ScheduleOptions]) -> None:
+        """Publish a message on a schedule.
+
+        Args:
+            cron: the times: the five fields of cron, `@daily` and the like, or an interval like "30 seconds".
+            payload: the payload of each message; {} by default.
+            **options: name: the name of the schedule, by default the name of the topic; the others are the keys of
+            `[schedules]`.
+        """
+        values = {"cron": cron, "topic": self.name, **options}
+        name = str(values.pop("name", self.name))
+        if payload is not None:
+            values["payload"] = payload
+        self.schedules.append(DeclaredSchedule(name, values, _caller()))
+
+
+class TopicDecorator(Protocol):
+    """Turns a handler that takes one payload into a topic."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Payload, Q], R], /
+    ) -> Topic[Payload, Concatenate[Payload, Q], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[], R], /) -> Topic[Any, [], R]: ...
+
+
+class BatchTopicDecorator(Protocol):
+    """Turns a handler that takes a list of payloads, or of items, into a topic."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[Item[Payload]], Q], R], /
+    ) -> Topic[Payload, Concatenate[list[Item[Payload]], Q], R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[Payload], Q], R], /
+    ) -> Topic[Payload, Concatenate[list[Payload], Q], R]: ...
+
+
+@overload
+def topic(name: str, *, batch_size: int, **options: Unpack[TopicOptions]) -> BatchTopicDecorator: ...
+
+
+@overload
+def topic(name: str, **options: Unpack[TopicOptions]) -> TopicDecorator: ...
+
+
+def topic(name: str, **options: Any) -> Any:
+    """Declare a topic at its handler. The daemon finds it if `handlers.modules` names its module.
+
+    Args:
+        name: the name of the topic.
+        **options: the keys of its table in pgrouse.toml; the values in that file override these.
+
+    Raises:
+        TypeError: there is no name: `@topic` alone would be ignored.
+    """
+    place = _caller()
+    if not isinstance(name, str):
+        found = f"@topic above {name.__name__}" if hasattr(name, "__name__") else f"topic({name!r:.100})"
+        raise TypeError(f'{found} has no name of a topic: write @topic("orders.created")')
+
+    def declare(function: Callable[P, R]) -> Topic[Any, P, R]:
+        if isinstance(function, Topic):
+            raise TypeError(f"{function.name} and {name} are declared on one function: a function handles one topic")
+        return Topic(name, function, options, place)
+
+    return declare
+
+
+def _caller() -> Place:
+    """Return the line of code that called the caller of this function."""
+    frame = sys._getframe(2)  # noqa: SLF001 - as logging does
+    return Place(frame.f_globals["__name__"], frame.f_code.co_filename, frame.f_lineno)
