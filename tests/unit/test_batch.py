@@ -422,9 +422,12 @@ class TestRoom:
             assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [100], 100))
             gate.open.set()
 
-    async def test_the_room_never_exceeds_one_claim(self) -> None:
+    async def test_one_claim_takes_whole_batches_and_no_more_than_a_claim_may(self) -> None:
         async with executor_of(batch_handler(nothing, 50, slots=3), claim_batch_size=70) as executor:
-            assert executor.capacity().batches == Capacity(["bulk"], [150], 70)
+            batches = executor.capacity().batches
+
+            assert batches == Capacity(["bulk"], [150], 150)
+            assert batches.per_claim == 50
 
     async def test_a_free_slot_is_reported(self, claimed: Claimed) -> None:
         gate, reported = Gate(), []

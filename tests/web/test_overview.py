@@ -218,6 +218,23 @@ def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queu
     expect(page.locator("#problems")).to_contain_text("No problems found.")
 
 
+def test_an_action_is_answered_though_its_button_is_gone_by_then(visitor: Visitor, queue: Queue) -> None:
+    """What the action changes may reach the page before the answer does: as a live update, which removes the button."""
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+        "VALUES ('cron_late', '', now(), 'pg_cron is late', '')"
+    )
+    page, answered = visitor.open("/"), []
+    page.route("**/maintenance", lambda route: answered.append((route, route.fetch())))
+
+    page.get_by_role("button", name="Run the maintenance").click()
+    expect(page.locator("#problems")).to_contain_text("No problems found.")
+    route, response = answered[0]
+    route.fulfill(response=response)
+
+    expect(page.locator("#toasts")).to_contain_text("The maintenance ran.")
+
+
 @pytest.mark.long
 def test_a_page_that_is_not_live_counts_the_problems_too(visitor: Visitor, queue: Queue) -> None:
     wrong(queue)

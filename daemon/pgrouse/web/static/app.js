@@ -13,7 +13,10 @@ const meta = (name) => $(`meta[name="${name}"]`)?.content ?? "";
 // ---------------------------------------------------------------- requests
 
 document.addEventListener("htmx:config:request", (event) => {
-  event.detail.ctx.request.headers["X-CSRF-Token"] = meta("csrf");
+  const ctx = event.detail.ctx;
+  ctx.request.headers["X-CSRF-Token"] = meta("csrf");
+  // A live update may remove the button before its answer arrives, and htmx drops the answer of a target that is gone.
+  if (ctx.swap === "none") ctx.target = $("main");
 });
 for (const kind of ["htmx:error", "htmx:response:error"]) {
   document.addEventListener(kind, (event) => {
