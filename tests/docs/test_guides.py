@@ -235,13 +235,14 @@ def test_each_receiver_gets_the_event_with_a_signature_and_the_same_id_in_each_a
     for path in "ab":
         send.publish(guide.conn, {"url": f"{other.url}/{path}", "event": {"order": 7}}, channel=path)
     other.answers = [(500, {}), (200, {})]
-    first, second = drain(guide.conn, [send])
-    assert (first.outcome, second.outcome) == ("retry", "complete")
+    attempts = drain(guide.conn, [send])
+    # The delay is drawn: it may be over at once.
     with at(guide.conn, "1h"):
-        [again] = drain(guide.conn, [send])
+        attempts += drain(guide.conn, [send])
 
-    assert again.id == first.id
-    assert [path for path, _, _ in other.calls] == ["/a", "/b", "/a"]
+    again = [each.outcome for each in attempts if each.id == attempts[0].id]
+    assert (again, len(attempts)) == (["retry", "complete"], 3)
+    assert sorted(path for path, _, _ in other.calls) == ["/a", "/a", "/b"]
     assert len({headers["X-Event-Id"] for _, headers, _ in other.calls}) == 2
     _, headers, content = other.calls[0]
     assert headers["X-Signature"] == hmac.new(SECRET.encode(), content, sha256).hexdigest()
