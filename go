@@ -2,7 +2,8 @@
 """The commands of a checkout. They need python3 (3.11 or newer) and nothing else: no pip, no venv module, no root.
 
   ./go demo [ARGUMENTS]    show pgrouse at work on a private PostgreSQL; arguments go to `pgrouse demo`
-  ./go test [ARGUMENTS]    run the tests; arguments go to pytest
+  ./go test [ARGUMENTS]    run the tests of what pgrouse promises; arguments go to pytest, and choose from all
+  ./go test --full         run all tests that run for each change
   ./go test --changed      run for a minute the tests that the change can affect, nearest first
                            (`--changed=main`: since main)
   ./go check [--fast]      check style, imports, types, migrations and contracts; with --fast all but the types,
@@ -88,7 +89,9 @@ TEST_PACKAGES = SERVER_PACKAGES | {
 # The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how
 # many). Then those on Spark: two processes with a JVM each fill two cores. What takes long, and shows no promise alone,
 # is left to `./go test -n auto -m long`.
-ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-n", "2", "-m", "spark and not long", "tests/pipeline"]]
+FULL = [["-n", "auto", "-m", "not spark and not long"], ["-n", "2", "-m", "spark and not long", "tests/pipeline"]]
+# Of these, what docs/development/promises.md names.
+PROMISES = [[*each[:3], f"promise and {each[3]}", *each[4:]] for each in FULL]
 
 
 def main(arguments: list[str]) -> None:
@@ -125,23 +128,28 @@ def test(arguments: list[str]) -> NoReturn:
         install_debian_packages(TEST_PACKAGES)
     install(FOR_TEST)
     changed = any(each.partition("=")[0] == "--changed" for each in arguments)
-    rounds = [arguments] if arguments else ROUNDS
+    rounds = {(): PROMISES, ("--full",): FULL}.get(tuple(arguments))
     pytest = [VENV / "bin" / "python", "-m", "tests.changed" if changed else "pytest"]
-    if not arguments:
-        compile_tests()
-    codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
-    if not arguments:
-        say(
-            "what takes long, and shows no promise alone, was left out: ./go test -n auto -m long; "
-            "on every server: .ci/run all"
-        )
+    if rounds:
+        compile_tests(rounds)
+    codes = [
+        subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds or [arguments]
+    ]
+    if rounds:
+        say("left out: " + what_is_left_out(rounds))
     missing = missing_debian_packages(TEST_PACKAGES)
     if missing:
         say(f"tests were skipped that need Debian packages; to run them: sudo apt-get install {' '.join(missing)}")
     sys.exit(max(codes))
 
 
-def compile_tests() -> None:
+def what_is_left_out(rounds: list[list[str]]) -> str:
+    """Return which tests are in no round, each kind with the command that runs it."""
+    long = "what takes long: ./go test -n auto -m long; on every server: .ci/run all"
+    return long if rounds is FULL else f"what shows no promise: ./go test --full; {long}"
+
+
+def compile_tests(rounds: list[list[str]]) -> None:
     """Let one process compile what the tests import.
 
     Otherwise each of the processes that run them does, at the same time.
@@ -149,7 +157,7 @@ def compile_tests() -> None:
     if (VENV / "pycache").joinpath(*ROOT.parts[1:], "tests").exists():
         return
     say("compiling what the tests import")
-    command = [VENV / "bin" / "python", "-m", "pytest", "--collect-only", "-q"]
+    command = [VENV / "bin" / "python", "-m", "pytest", "--collect-only", "-q", *rounds[0][2:]]
     subprocess.run(command, check=False, env=with_bytecode(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -151,7 +151,7 @@ class Budget:
             print(
                 f"changed: ran {len(self._tests):,} tests of the nearest {len(ran):,} files, "
                 f"of {self._affected:,} that the change can "
-                "affect; ./go test runs them all"
+                "affect; ./go test --full runs them all"
             )
 
 

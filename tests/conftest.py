@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from pgrouse.devdb.scratch import Scratch
 from tests import times
+from tests.docs import named_tests
 from tests.server import deadline, servers
 from tests.server.postgres import Database, Postgres
 from tests.server.servers import Missing, Servers
@@ -88,9 +89,25 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, min(3 * (os.cpu_count() or 1), gigabytes))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long: what begins late would run alone at the end."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file that shows no promise if `-m` asks for promises: to import them all takes a minute of CPU."""
+    only_promises = str(config.option.markexpr).startswith("promise")
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    shown = is_test and str(collection_path) in {path for path, _ in named_tests.promised()}
+    return True if only_promises and is_test and not shown else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark what shows a promise before `-m` chooses, then begin with the files that take long.
+
+    What begins late would run alone at the end.
+    """
+    promised = named_tests.promised()
+    for item in items:
+        if (str(item.path), getattr(item, "originalname", item.name)) in promised:
+            item.add_marker("promise")
+    yield
     first = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in first)
 

@@ -140,7 +140,8 @@ class TestRun:
 
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1] == (
-            "changed: ran 2 tests of the nearest 2 files, of 1,480 that the change can affect; ./go test runs them all"
+            "changed: ran 2 tests of the nearest 2 files, of 1,480 that the change can affect; "
+            "./go test --full runs them all"
         )
         if processes == "0":
             assert done.stdout.index("test_near.py::") < done.stdout.index("test_far.py::")

@@ -95,7 +95,7 @@ class TestTest:
     """How it starts the tests."""
 
     def test_every_test_on_spark_that_is_not_long_is_in_the_folder_of_the_second_round(self, go: Any) -> None:
-        folder = go.ROUNDS[1][-1]
+        folder = go.FULL[1][-1]
         marked = {each for each in SCRIPT.parent.glob("tests/**/test_*.py") if "mark.spark" in each.read_text()}
 
         elsewhere = [each for each in marked if not each.is_relative_to(SCRIPT.parent / folder)]
@@ -108,6 +108,20 @@ class TestTest:
             (["tests/sql", "-x"], [["pytest", "tests/sql", "-x"]]),
             (["--changed"], [["tests.changed", "--changed"]]),
             (["--changed=main", "-x"], [["tests.changed", "--changed=main", "-x"]]),
+            (
+                ["--full"],
+                [
+                    ["pytest", "-n", "auto", "-m", "not spark and not long"],
+                    ["pytest", "-n", "2", "-m", "spark and not long", "tests/pipeline"],
+                ],
+            ),
+            (
+                [],
+                [
+                    ["pytest", "-n", "auto", "-m", "promise and not spark and not long"],
+                    ["pytest", "-n", "2", "-m", "promise and spark and not long", "tests/pipeline"],
+                ],
+            ),
         ],
     )
     def test_arguments_choose_what_runs_them(
@@ -120,6 +134,7 @@ class TestTest:
         )
         python.chmod(0o755)
         monkeypatch.setattr(go, "VENV", tmp_path)
+        monkeypatch.setattr(go, "compile_tests", lambda _: None)
         monkeypatch.setattr(go, "install", lambda _: None)
         monkeypatch.setattr(go.os, "geteuid", lambda: 1000)
         monkeypatch.setattr(go, "missing_debian_packages", lambda _: [])
@@ -357,8 +372,14 @@ class TestDebian:
         assert "apt-get install failed, going on without:\nE: Unable to locate package spin" in output
         assert not go.CLUSTER_CONF.exists()
 
-    def test_tests_skipped_for_missing_packages_are_reported_last_with_the_command(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize("arguments", [[], ["--full"]])
+    def test_what_was_left_out_or_skipped_is_reported_last_with_the_commands(
+        self,
+        go: Any,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        arguments: list[str],
     ) -> None:
         python = tmp_path / "bin" / "python"
         python.parent.mkdir()
@@ -370,10 +391,11 @@ class TestDebian:
         monkeypatch.setattr(go, "missing_debian_packages", lambda _: ["spin", "gcc"])
 
         with pytest.raises(SystemExit, match="3"):
-            go.test([])
+            go.test(arguments)
 
         *_, left_out, skipped = capsys.readouterr().err.splitlines()
-        assert left_out.endswith("was left out: ./go test -n auto -m long; on every server: .ci/run all")
+        assert left_out.endswith("what takes long: ./go test -n auto -m long; on every server: .ci/run all")
+        assert ("what shows no promise: ./go test --full;" in left_out) == (not arguments)
         assert skipped == "go: tests were skipped that need Debian packages; to run them: sudo apt-get install spin gcc"
 
     def test_the_tests_compile_what_they_import_once_and_into_the_environment(
@@ -429,7 +451,7 @@ class TestCi:
         done, called = self.run(folder, fails)
 
         assert [words[0] for words in called] == ["check", "release", "test"]
-        assert called[2] == ["test", "1"]
+        assert called[2] == ["test", "--full", "1"]
         assert done.returncode == code
         assert ("ci: failed: " in done.stderr) == bool(fails)
         timed = [match[1] for line in done.stdout.splitlines() if (match := re.match(r" +\d+ s  (.*)", line))]
@@ -453,7 +475,7 @@ class TestCi:
         _, called = self.run(folder, "", "all")
 
         assert [" ".join(each) for each in called[2:]] == [
-            "test 1 all",
+            "test --full 1 all",
             "test -n auto -m long and not spark 1 all",
             "test -m long and spark 1 all",
         ]

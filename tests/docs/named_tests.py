@@ -15,6 +15,13 @@ def named(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+@cache
+def promised() -> set[tuple[str, str]]:
+    """Return the path and the function of each test that shows a promise."""
+    names = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "docs/development/promises.md").read_text())
+    return {(str(ROOT / "tests" / path), function) for path, function in names}
+
+
 def is_there(name: str) -> bool:
     """Return whether such a test exists."""
     path, _, function = name.partition("::")
@@ -23,7 +30,7 @@ def is_there(name: str) -> bool:
 
 
 def is_long(name: str) -> bool:
-    """Return whether `./go test` without arguments leaves the test out: it, its class or its file is marked `long`.
+    """Return whether `./go test --full` leaves the test out: it, its class or its file is marked `long`.
 
     A case alone may be.
     """

@@ -1,58 +1,19 @@
-"""Databases of other locales and encodings.
+"""Databases of other locales and encodings: what does not fit into the encoding is refused by itself.
 
-Messages live there as usual; what does not fit into the encoding is refused by itself.
+test_settings.py shows that messages live there as usual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from pgrouse import publish
-from tests.environments.life import ENDED, Life
+from tests.environments.life import Life
+from tests.environments.locale_database import database_of
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
-
-OF_LOCALE = {
-    "Turkish": "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C.UTF-8' ENCODING 'UTF8'",
-    "Latin 1": "LOCALE 'C' ENCODING 'LATIN1'",
-    "no encoding": "LOCALE 'C' ENCODING 'SQL_ASCII'",
-}
-
-
-@contextmanager
-def database_of(server: Postgres, locale: str) -> Iterator[Database]:
-    """An empty database of a locale; the test is skipped where the server knows no ICU."""
-    with server.new_database() as database, server.admin() as admin:
-        name = sql.Identifier(database.name)
-        admin.execute(sql.SQL("DROP DATABASE {}").format(name))
-        try:
-            # The arguments are constants.
-            admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(name, sql.SQL(OF_LOCALE[locale])))
-        except psycopg.errors.FeatureNotSupported as error:
-            pytest.skip(f"this server has no ICU: {error}")
-        yield database
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("locale", OF_LOCALE)
-def test_messages_live_as_usual(locale: str, server: Postgres, life_in: Callable[[Database], Life]) -> None:
-    with database_of(server, locale) as database:
-        life = life_in(database)
-        # In a database without an encoding, psycopg takes no bytes for text unless it is told which.
-        life.options = {"client_encoding": "utf8"} if locale == "no encoding" else {}
-        life.install()
-        daemon = life.run()
-        life.publish({"text": "äß", "float": 0.1})
-        ended = life.finish(daemon)
-        life.look()
-        life.leave(daemon)
-
-    assert ended == ENDED
 
 
 def test_a_turkish_database_reads_capitals_in_schedules_and_searches(

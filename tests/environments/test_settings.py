@@ -1,4 +1,4 @@
-"""Messages live under every setting of a database or a role as they do without it.
+"""Messages live under every setting of a database or a role as they do without it, and in every locale and encoding.
 
 The settings are those that can change the meaning of a statement.
 """
@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.environments.life import ENDED, Life, configure
-from tests.server.postgres import Database
+from tests.environments.life import ENDED, TEXT, Life, configure
+from tests.environments.locale_database import database_of
+from tests.server.postgres import Database, Postgres
 
 # Settings that do not disturb each other, together: each database has to be filled.
 PROFILES: dict[str, dict[str, str]] = {
@@ -64,21 +65,28 @@ def settings_of(profile: str, version: int) -> dict[str, str]:
     return found
 
 
+# Each profile in a database of another locale, if it does not set the encoding itself.
+LOCALES = {"texts": "usual", "rules": "Turkish", "times": "no encoding", "plans": "Latin 1", "compiled": "usual"}
+# What users say on their connection: one who waits for longer than a setting permits, and, in a database without an
+# encoding, which one is meant, since psycopg takes no bytes for text.
+OPTIONS = {"times": {"options": "-c idle_session_timeout=0", "client_encoding": "utf8"}}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "profile", [pytest.param(each, marks=pytest.mark.long) if each == "compiled" else each for each in PROFILES]
 )
-def test_messages_live_as_usual(profile: str, empty_database: Database, life_in: Callable[[Database], Life]) -> None:
-    configure(empty_database, settings_of(profile, empty_database.server.version))
-    life = life_in(empty_database)
-    # A user who waits for longer than that says so on the connection.
-    life.options = {"options": "-c idle_session_timeout=0"} if profile == "times" else {}
+def test_messages_live_as_usual(profile: str, server: Postgres, life_in: Callable[[Database], Life]) -> None:
+    with database_of(server, LOCALES[profile]) as database:
+        configure(database, settings_of(profile, server.version))
+        life = life_in(database)
+        life.options = OPTIONS.get(profile, {})
 
-    life.install()
-    daemon = life.run()
-    life.publish()
-    ended = life.finish(daemon)
-    life.look()
-    life.leave(daemon)
+        life.install()
+        daemon = life.run()
+        life.publish({"text": "äß", "float": 0.1} if LOCALES[profile] == "Latin 1" else TEXT)
+        ended = life.finish(daemon)
+        life.look()
+        life.leave(daemon)
 
     assert ended == ENDED
