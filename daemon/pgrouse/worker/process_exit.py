@@ -7,14 +7,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
 from pgrouse import events
 from pgrouse.errors import ExitCode
 from pgrouse.event_logger import log
-from pgrouse.process import stop_signals
+from pgrouse.process import standard_streams, stop_signals
 
 # After the last settle: how long threads and tasks that handlers started may take to end.
 EXIT_S = 3.0
@@ -72,10 +71,7 @@ def exit_soon(code: int, *, restart: bool) -> None:
 
 def exit_now(code: int, *, restart: bool) -> None:
     """End the process although handlers that cannot be stopped still run. Their messages have been released."""
-    for stream in (sys.stdout, sys.stderr):
-        # The stream is missing or full, its reader or its terminal is gone, or a handler has closed it.
-        with suppress(AttributeError, OSError, ValueError):
-            stream.flush()
+    standard_streams.flush()
     if restart:
         reexec()
     os._exit(code)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 
-from pgrouse.process import stop_signals
+from pgrouse.process import standard_streams, stop_signals
 from pgrouse.worker.child.child_server import END, ChildAnswer, serve
 
 NAME = "pgrouse-child"
@@ -80,7 +80,7 @@ class ChildLink:
         """
         with stop_signals.blocked():
             resource_tracker.ensure_running()
-        with self._theirs, stop_signals.blocked():
+        with self._theirs, stop_signals.blocked(), standard_streams.without_full():
             self._process.start()
 
     def wait_until_ready(self) -> None:
