@@ -35,7 +35,7 @@ BEGIN
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
         cancel conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules
-        is_handled lineage load_steps open_predecessors preview_redrive predecessors propagate_ends
+        is_handled lineage load_steps open_predecessors pause_deferred preview_redrive predecessors propagate_ends
         propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_edited
         redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip
         unblock unhandled_topics wait_for wait_for_many workflow'),

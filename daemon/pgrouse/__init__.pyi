@@ -41,6 +41,7 @@ from pgrouse.handlers.declaration.topic import Topic as Topic
 from pgrouse.handlers.declaration.topic import topic as topic
 from pgrouse.handlers.outcome import Defer as Defer
 from pgrouse.handlers.outcome import Fail as Fail
+from pgrouse.handlers.outcome import Pause as Pause
 from pgrouse.handlers.outcome import Reject as Reject
 from pgrouse.handlers.outcome import Retry as Retry
 from pgrouse.publishing.new_message import NewMessage as NewMessage

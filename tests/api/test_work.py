@@ -80,6 +80,19 @@ def test_a_retried_message_has_the_state_it_was_given(http: httpx.Client, queue:
     assert message["runs"] == 3, "although it had begun"
 
 
+def test_a_deferral_may_pause_the_topic_until_the_message_comes_back(http: httpx.Client, queue: Queue) -> None:
+    first, _ = queue.publish_many(2, "w.pause")
+    (message,) = claim(http, "w.pause")
+    ended = {"claim_id": message["claim_id"], "outcome": "defer", "pause": "topic", "reason": "429"}
+
+    refused = http.post(f"/v1/messages/{first}/settle", json=ended)
+    assert (refused.status_code, "without delay or until" in refused.text) == (422, True)
+    assert http.post(f"/v1/messages/{first}/settle", json=ended | {"delay": 60}).json()["settled"] == [first]
+
+    assert claim(http, "w.pause") == []
+    assert queue.value("SELECT paused_reason FROM messages.topic WHERE topic = 'w.pause'") == "429"
+
+
 @pytest.mark.parametrize(("ran", "runs"), [({}, 1), ({"ran": False}, 1), ({"ran": True}, 2)])
 def test_a_released_message_keeps_its_run_only_if_it_had_begun(
     http: httpx.Client, queue: Queue, ran: dict[str, bool], runs: int

@@ -143,6 +143,23 @@ def test_defer_until_a_time_waits_for_it(queue: Queue, journal: Journal, topic: 
     queue.call("cancel", [published])
 
 
+@in_every_mode
+@pytest.mark.parametrize("channel", [None, "acme"])
+def test_pause_stops_the_topic_or_the_channel_and_counts_no_attempt(
+    queue: Queue, archived: Callable[[int], Any], topic: str, channel: str | None
+) -> None:
+    columns = {} if channel is None else {"channel": channel}
+    published = queue.publish(topic, payload={"do": "pause", "after": 0.3, "channel": channel is not None}, **columns)
+
+    ended = archived(published)
+    assert (ended.result, ended.attempts, ended.output) == ("success", 1, {"resumed": {"page": 9}})
+    (paused,) = queue.rows(
+        "SELECT target, detail ->> 'reason' FROM messages.audit"
+        " WHERE action = 'pause' AND topic = %s AND target IS NOT DISTINCT FROM %s", [topic, channel]
+    )  # fmt: skip
+    assert paused == (channel, "429\ufffd")
+
+
 def test_a_payload_that_does_not_match_its_type_is_rejected_with_the_list_of_problems(
     queue: Queue, journal: Journal, archived: Callable[[int], Any]
 ) -> None:

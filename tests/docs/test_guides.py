@@ -197,7 +197,7 @@ def test_an_api_says_how_long_to_wait_and_what_is_final(guide: Guide, other: Oth
     # Ten a second: the next one may start a tenth of a second after the first.
     with at(guide.conn, "1s"):
         [limited] = drain(guide.conn, [update])
-    assert (limited.outcome, limited.after) == ("retry", timedelta(seconds=7))
+    assert (limited.outcome, limited.after) == ("defer", timedelta(seconds=7))
     with at(guide.conn, "9s"):
         [down] = drain(guide.conn, [update])
     assert (down.outcome, down.after) == ("retry", None)

@@ -31,6 +31,8 @@ class Settlement:
     """One attempt that ended and how it is to be settled. Texts are fit for PostgreSQL; JSON is text.
 
     Attributes:
+        pause: of a message that is deferred: `topic` or `channel` pauses that until it comes back.
+        reason: of that pause.
         ran: of a message that is released: whether its handler had begun.
         progress: the last progress that the handler noted; written before it is settled.
         warnings: what there is to log of it in addition to its error: names of events, and why.
@@ -45,6 +47,8 @@ class Settlement:
     after: timedelta | None = None
     until: datetime | None = None
     state: str | None = None
+    pause: str | None = None
+    reason: str | None = None
     ran: bool | None = None
     progress: str | None = None
     warnings: tuple[tuple[str, str], ...] = ()
@@ -60,7 +64,10 @@ SETTLE_FUNCTIONS: dict[SettleKind, tuple[Callable[..., Call[list[int]]], dict[st
     SettleKind.EXPIRE: (partial(settle.retry, result="lock_expired"), {"errors": "error"}),
     SettleKind.REJECT: (settle.reject, {"errors": "error"}),
     SettleKind.FAIL: (settle.fail, {"errors": "error"}),
-    SettleKind.DEFER: (settle.defer, {"delays": "after", "untils": "until", "states": "state"}),
+    SettleKind.DEFER: (
+        settle.defer,
+        {"delays": "after", "untils": "until", "states": "state", "pauses": "pause", "reasons": "reason"},
+    ),
     SettleKind.RELEASE: (settle.release, {"ran": "ran"}),
 }
 

@@ -1,8 +1,8 @@
 """How an attempt ended: the outcomes of a handler, and how they are settled.
 
-A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or
-calls `ctx.ack()`, `ctx.nack()`, `ctx.reject()`. The topic's ack_policy decides about all other exceptions, and about
-silence: see there.
+A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer`, `Pause` or
+`Fail`, or calls `ctx.ack()`, `ctx.nack()`, `ctx.reject()`. The topic's ack_policy decides about all other exceptions,
+and about silence: see there.
 """
 
 from __future__ import annotations
@@ -95,12 +95,49 @@ class Defer(Outcome):
         self, after: AnyDuration | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
     ) -> None:
         super().__init__("deferred")
+        name = type(self).__name__
         if until is not None and not isinstance(until, datetime):
-            raise TypeError(f"Defer(until=...) has the type {type(until).__name__}: give a datetime with its time zone")
+            raise TypeError(
+                f"{name}(until=...) has the type {type(until).__name__}: give a datetime with its time zone"
+            )
         if until is not None and until.tzinfo is None:
-            raise ValueError("Defer(until=...) needs a time zone: a naive time means another moment on another machine")
-        self.after = None if after is None else duration.to_timedelta(after, "Defer(after=...)")
+            raise ValueError(
+                f"{name}(until=...) needs a time zone: a naive time means another moment on another machine"
+            )
+        self.after = None if after is None else duration.to_timedelta(after, f"{name}(after=...)")
         self.until, self.state = until, state
+
+
+class Pause(Defer):
+    """Nothing of this topic can be processed before a time: pause the topic until then, and come back.
+
+    An example is an API that has had enough requests (429). Nothing failed: the attempt is not counted. Messages that
+    other workers run or hold already go on; nothing else of the topic is claimed. A pause that lasts longer stays.
+
+    Args:
+        after: how long to wait from now, by the server's clock: a timedelta, seconds, or "5s".
+        until: alternatively, the time to wait for, with its time zone.
+        channel: pause only the message's channel; one without a channel pauses nothing, and comes back later.
+        state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
+        reason: what operators read beside the pause.
+
+    Raises:
+        TypeError, ValueError: neither after nor until is given, or it is not a valid time.
+    """
+
+    def __init__(
+        self,
+        after: AnyDuration | None = None,
+        *,
+        until: datetime | None = None,
+        channel: bool = False,
+        state: Any = UNCHANGED,
+        reason: str = "the handler asked for a pause",
+    ) -> None:
+        super().__init__(after, until=until, state=state)
+        if after is None and until is None:
+            raise ValueError("Pause needs after=... or until=...: only operators pause without an end")
+        self.channel, self.reason = channel, reason
 
 
 class Ack(Outcome):
@@ -173,7 +210,11 @@ def _retry_or_defer(message: Message, returned: Retry | Defer) -> Settlement:
         return Settlement(
             message, SettleKind.RETRY, error=to_storable_text(str(returned)), after=returned.after, state=state
         )
-    return Settlement(message, SettleKind.DEFER, after=returned.after, until=returned.until, state=state)
+    settlement = Settlement(message, SettleKind.DEFER, after=returned.after, until=returned.until, state=state)
+    if isinstance(returned, Pause):
+        settlement.pause = "channel" if returned.channel else "topic"
+        settlement.reason = to_storable_text(returned.reason)
+    return settlement
 
 
 def _completed(message: Message, output: object) -> Settlement:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from pgrouse import Defer, Fail, Reject, Retry
+from pgrouse import Defer, Fail, Pause, Reject, Retry
 
 JOURNAL = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
 GATES = Path(os.environ["GATES"])
@@ -105,6 +105,10 @@ def _act(payload, ctx):
             raise Defer(timedelta(seconds=payload["after"]), state={"page": 8})
         case "defer until":
             raise Defer(until=datetime.now(UTC) + timedelta(seconds=payload["after"]))
+        case "pause":
+            raise Pause(
+                after=payload["after"], channel=payload.get("channel", False), state={"page": 9}, reason="429\0"
+            )
 
 
 def act_in_thread(payload, ctx):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 from fastapi import APIRouter, Request
@@ -121,7 +121,7 @@ ALLOWED_FIELDS = {
     SettleKind.EXPIRE: {"error"},
     SettleKind.REJECT: {"error"},
     SettleKind.FAIL: {"error"},
-    SettleKind.DEFER: {"delay", "until", "state"},
+    SettleKind.DEFER: {"delay", "until", "state", "pause", "reason"},
     SettleKind.RELEASE: {"ran"},
 }
 
@@ -148,6 +148,10 @@ class SettleRequest(RequestModel):
     """For defer: when the message becomes available, instead of `delay`."""
     state: Json = None
     """For retry and defer: the `state` that the next attempt gets."""
+    pause: Literal["topic", "channel"] | None = None
+    """For defer: pauses the topic or the channel of the message until it comes back."""
+    reason: Text | None = None
+    """For defer with a pause: what operators read beside it."""
     ran: bool | None = None
     """For release: whether work on the message had begun; then its run stays counted."""
 
@@ -158,6 +162,8 @@ class SettleRequest(RequestModel):
             raise ValueError(f"{wrong[0]} is not for {self.outcome}")
         if {"delay", "until"} <= given:
             raise ValueError("delay and until were both given: use one of them")
+        if self.pause and not {"delay", "until"} & given:
+            raise ValueError("pause was given without delay or until: only operators pause without an end")
         return self
 
     def value(self, field: str) -> Any:

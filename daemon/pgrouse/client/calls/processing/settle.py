@@ -26,7 +26,7 @@ RETRY_WITH_RESULT = RETRY[:-1] + b", %s)"
 DEFER = (
     b"SELECT messages.defer(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.interval[], "
     b"%s::pg_catalog.timestamptz[],"
-    b" %s::pg_catalog.text[]::pg_catalog.jsonb[])"
+    b" %s::pg_catalog.text[]::pg_catalog.jsonb[], %s::pg_catalog.text[], %s::pg_catalog.text[])"
 )
 RELEASE = b"SELECT messages.release(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.bool[])"
 
@@ -82,9 +82,11 @@ def defer(
     delays: Sequence[timedelta | None] | None = None,
     untils: Sequence[datetime | None] | None = None,
     states: Sequence[str | None] | None = None,
+    pauses: Sequence[str | None] | None = None,
+    reasons: Sequence[str | None] | None = None,
 ) -> Call[list[int]]:
-    """Make messages available later without counting the attempt."""
-    return _settle(DEFER, ids, claim_ids, delays, untils, states)
+    """Make messages available later without counting the attempt, and pause their topics or channels until then."""
+    return _settle(DEFER, ids, claim_ids, delays, untils, states, pauses, reasons)
 
 
 def release(ids: Sequence[int], claim_ids: Sequence[int], ran: Sequence[bool | None] | None = None) -> Call[list[int]]:
