@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextvars
 import decimal
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,20 +20,36 @@ DECIMAL_CONTEXT = "decimal_context"
 
 
 class CleanContext:
-    """The context at the moment when this object was created, to be copied for each attempt."""
+    """The context at the moment when this object was created, to be copied for each attempt.
+
+    Attributes:
+        copy: returns a copy, with its own decimal context.
+    """
 
     def __init__(self) -> None:
-        self._context = contextvars.copy_context()
-        of_names = {variable.name: value for variable, value in self._context.items()}
-        self._decimal: decimal.Context | None = of_names.get(DECIMAL_CONTEXT)
+        context = contextvars.copy_context()
+        of_names = {variable.name: value for variable, value in context.items()}
+        own: decimal.Context | None = of_names.get(DECIMAL_CONTEXT)
+        self.copy: Callable[[], contextvars.Context]
+        if own is None or repr(own) == repr(decimal.Context()):
+            # The first use in an attempt creates the same one.
+            self.copy = _without_decimal(context).copy
+        else:
+            self.copy = partial(_copy_with_decimal, context, own)
 
-    def copy(self) -> contextvars.Context:
-        """Return a copy, with its own decimal context."""
-        context = self._context.copy()
-        # If there is none, the first use in an attempt creates it.
-        if self._decimal is not None:
-            context.run(decimal.setcontext, self._decimal.copy())
-        return context
+
+def _without_decimal(context: contextvars.Context) -> contextvars.Context:
+    rest = contextvars.Context()
+    for variable, value in context.items():
+        if variable.name != DECIMAL_CONTEXT:
+            rest.run(variable.set, value)
+    return rest
+
+
+def _copy_with_decimal(context: contextvars.Context, own: decimal.Context) -> contextvars.Context:
+    copied = context.copy()
+    copied.run(decimal.setcontext, own.copy())
+    return copied
 
 
 class InContext(Generic[T]):

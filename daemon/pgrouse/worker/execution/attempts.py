@@ -73,7 +73,7 @@ class Attempts:
         self._is_observed = observer is not NO_OBSERVER
         self.runs: set[Run] = set()
         self.is_draining = False
-        self._clean_context = CleanContext()
+        self._copy_context = CleanContext().copy
         # Decided once: the time of each handler is not taken for lines that are not logged.
         self._logs_ends = logging.getLogger().isEnabledFor(logging.DEBUG)
 
@@ -93,7 +93,7 @@ class Attempts:
         Returns:
             the run that `finish` takes; None if all messages are settled.
         """
-        context = self._clean_context.copy()
+        context = self._copy_context()
         begun = context.run(self._begin, handler, messages, free_slot, run)
         if begun is not None:
             begun.context = context
