@@ -419,7 +419,8 @@ class TestStopping:
 class TestTime:
     async def test_the_start_of_a_handler_with_a_timeout_is_known_during_its_first_step(self, claimed: Claimed) -> None:
         async def look(payload: Any) -> None:
-            starts.extend(each.started is not None for each in executor.in_flight.snapshot())
+            in_flight = executor.in_flight
+            starts.extend(in_flight.started_at(each) is not None for each, _ in in_flight.snapshot())
 
         starts: list[bool] = []
         async with executor_of(handler(look)) as executor:

@@ -23,21 +23,6 @@ MAX_CANCELLED = 10_000
 
 
 @dataclass(slots=True)
-class InFlightMessage:
-    """A message in flight.
-
-    Attributes:
-        message: the message.
-        extended_at: when its lock was taken or last extended, by the monotonic clock.
-        started: when its handler started; None while it waits.
-    """
-
-    message: Message
-    extended_at: float
-    started: float | None = None
-
-
-@dataclass(slots=True)
 class LockExtension:
     """A handler's request to extend its message's lock.
 
@@ -63,7 +48,10 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self._messages: dict[int, InFlightMessage] = {}
+        # By id: the message, and when its claim was sent. A tuple, since one is made for each message.
+        self._held: dict[int, tuple[Message, float]] = {}
+        # By id and claim: when the handlers of messages with a timeout started.
+        self._started: dict[tuple[int, int], float] = {}
         self._abandoned: set[int] = set()
         self._cancelled: dict[tuple[int, int], None] = {}
         self.wake_heartbeat = threading.Event()
@@ -72,7 +60,7 @@ class InFlight:
         self.completing: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._held)
 
     def mark_started(self, messages: Iterable[Message], now: float) -> None:
         """Note the start of the handlers of these messages.
@@ -80,50 +68,55 @@ class InFlight:
         Only messages with a timeout need this: their locks are extended for a limited time.
         """
         for message in messages:
-            held = self._messages.get(message.id)
-            if held is not None:
-                held.started = now
+            self._started[message.id, message.claim_id] = now
+            if not self.holds(message):
+                # Nothing else would forget it.
+                self._started.pop((message.id, message.claim_id), None)
+
+    def started_at(self, message: Message) -> float | None:
+        """Return when the handler of a message with a timeout started; None while it waits."""
+        return self._started.get((message.id, message.claim_id))
 
     def holds(self, message: Message) -> bool:
         """Whether the message is in flight under this claim."""
-        held = self._messages.get(message.id)
-        return held is not None and held.message.claim_id == message.claim_id
+        held = self._held.get(message.id)
+        return held is not None and (held[0] is message or held[0].claim_id == message.claim_id)
 
     def held(self, settlements: Iterable[Settlement]) -> list[Settlement]:
         """Return those of these settlements whose messages are in flight."""
-        found = self._messages.get
-        return [
-            each
-            for each in settlements
-            if (held := found(each.message.id)) is not None and held.message.claim_id == each.message.claim_id
-        ]
+        return [each for each in settlements if self.holds(each.message)]
 
     def find(self, message_id: int) -> Message | None:
         """Return the message with this id if it is in flight."""
-        held = self._messages.get(message_id)
-        return held.message if held else None
+        held = self._held.get(message_id)
+        return held[0] if held else None
 
     def add(self, claimed: Iterable[Message], now: float) -> None:
         """Add claimed messages."""
-        for message in claimed:
-            self._messages[message.id] = InFlightMessage(message, now)
-            if self._abandoned:
-                self._abandoned.discard(message.id)
-            if message.lock_duration_s < SHORT_LOCK_S:
-                self.wake_heartbeat.set()
+        added = {message.id: (message, now) for message in claimed}
+        self._held.update(added)
+        if self._abandoned:
+            self._abandoned.difference_update(added)
+        if min((message.lock_duration_s for message, _ in added.values()), default=SHORT_LOCK_S) < SHORT_LOCK_S:
+            self.wake_heartbeat.set()
 
     def remove(self, messages: Iterable[Message]) -> None:
         """Remove messages that are settled, or whose lock was lost."""
-        noted = bool(self.progress.notes)
+        noted = bool(self.completing or self._started or self.progress.notes)
+        held = self._held
         for message in messages:
-            held = self._messages.get(message.id)
+            found = held.get(message.id)
             # The message may have been lost and claimed again in the meantime.
-            if held is not None and held.message.claim_id == message.claim_id:
-                self._messages.pop(message.id, None)
-                if self.completing:
-                    self.completing.discard((message.id, message.claim_id))
+            if found is not None and (found[0] is message or found[0].claim_id == message.claim_id):
+                held.pop(message.id, None)
                 if noted:
-                    self.progress.forget(message)
+                    self._forget_notes(message)
+
+    def _forget_notes(self, message: Message) -> None:
+        claim = message.id, message.claim_id
+        self.completing.discard(claim)
+        self._started.pop(claim, None)
+        self.progress.forget(message)
 
     def abandon(self, message: Message) -> None:
         """Remove a message that cannot be settled.
@@ -164,10 +157,10 @@ class InFlight:
         """Whether the message was cancelled."""
         return (message.id, message.claim_id) in self._cancelled
 
-    def snapshot(self) -> list[InFlightMessage]:
-        """Return the messages in flight. Thread-safe."""
-        return list(self._messages.values())
+    def snapshot(self) -> list[tuple[Message, float]]:
+        """Return the messages in flight, and when the claim of each was sent. Thread-safe."""
+        return list(self._held.values())
 
     def ids(self) -> list[int]:
         """Return the ids whose locks are accounted for: in flight or abandoned."""
-        return [*self._messages, *self._abandoned]
+        return [*self._held, *self._abandoned]

@@ -29,7 +29,7 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
 from pgrouse.event_logger import log
 from pgrouse.worker.execution.blocker import describe_blocker
-from pgrouse.worker.execution.in_flight import SHORT_LOCK_S, InFlight, InFlightMessage, LockExtension
+from pgrouse.worker.execution.in_flight import SHORT_LOCK_S, InFlight, LockExtension
 from pgrouse.worker.execution.progress import ProgressNote
 from pgrouse.worker.reporting.metrics_reporter import MetricsReport, MetricsReporter
 
@@ -128,6 +128,8 @@ class Heartbeat(threading.Thread):
         # InFlight also sets it: a message with a short lock may arrive just after a long pause has started.
         self._wake = in_flight.wake_heartbeat
         self._check_all = False
+        # By id and claim: when this last extended a lock, by the monotonic clock.
+        self._extended_at: dict[tuple[int, int], float] = {}
         self._stopping = False
         self._conn: psycopg.Connection | None = None
         self._failing = False
@@ -189,8 +191,7 @@ class Heartbeat(threading.Thread):
         everything, self._check_all = self._check_all, False
         extensions = [self.in_flight.extensions.popleft() for _ in range(len(self.in_flight.extensions))]
         notes = self.in_flight.progress.due(now)
-        due = [held for held in self.in_flight.snapshot() if everything or _is_due(held, now)]
-        due = [held for held in due if not _is_abandoned(held, now)]
+        due = [message for message, due_at in self._due_times(now) if everything or now >= due_at]
         seen = now >= self._registry_due_at
         if not (due or seen or extensions or notes):
             return
@@ -204,7 +205,7 @@ class Heartbeat(threading.Thread):
             raise
 
     def _send(
-        self, due: list[InFlightMessage], extensions: list[LockExtension], notes: list[ProgressNote], *, seen: bool
+        self, due: list[Message], extensions: list[LockExtension], notes: list[ProgressNote], *, seen: bool
     ) -> None:
         now = time.monotonic()
         if self._conn is None:
@@ -226,11 +227,27 @@ class Heartbeat(threading.Thread):
         progress = set_progress(*claim_refs(noted), [note.text for note in notes], wait=False)
         self._on_lost(conn, self._lost_ids(conn, progress), noted)
 
-    def _extend(self, conn: psycopg.Connection, due: list[InFlightMessage], now: float) -> None:
-        lost = self._lost_ids(conn, heartbeat(*claim_refs(held.message for held in due)))
-        for held in due:
-            held.extended_at = now
-        self._on_lost(conn, lost, [held.message for held in due])
+    def _extend(self, conn: psycopg.Connection, due: list[Message], now: float) -> None:
+        lost = self._lost_ids(conn, heartbeat(*claim_refs(due)))
+        in_flight = {(message.id, message.claim_id) for message, _ in self.in_flight.snapshot()}
+        extended = self._extended_at | {(message.id, message.claim_id): now for message in due}
+        self._extended_at = {claim: at for claim, at in extended.items() if claim in in_flight}
+        self._on_lost(conn, lost, due)
+
+    def _due_times(self, now: float) -> list[tuple[Message, float]]:
+        """Return the messages whose locks are extended, and from when on each should be."""
+        return [
+            (message, self._extended_at.get((message.id, message.claim_id), claimed_at) + message.lock_duration_s / 3)
+            for message, claimed_at in self.in_flight.snapshot()
+            if not self._is_abandoned(message, now)
+        ]
+
+    def _is_abandoned(self, message: Message, now: float) -> bool:
+        limit = message.timeout_s
+        if limit is None:
+            return False
+        started = self.in_flight.started_at(message)
+        return started is not None and now > started + limit + STOP_GRACE_S
 
     def _complete_extension(self, conn: psycopg.Connection, extension: LockExtension) -> None:
         """Extend one lock by the time that its handler asked for, and let the handler continue."""
@@ -291,7 +308,8 @@ class Heartbeat(threading.Thread):
 
     def _set_timeout(self, conn: psycopg.Connection) -> None:
         """Limit the time of each statement in the transaction, and do not wait for the disk at its end."""
-        shortest_s = min((held.message.lock_duration_s for held in self.in_flight.snapshot()), default=SHORT_LOCK_S)
+        held = self.in_flight.snapshot()
+        shortest_s = min((message.lock_duration_s for message, _ in held), default=SHORT_LOCK_S)
         timeout_ms = min(REGISTRY_TIMEOUT_MS, max(REGISTRY_MIN_TIMEOUT_MS, round(shortest_s / 3 * 1000)))
         conn.execute(SET_TIMEOUT, [str(timeout_ms)])
 
@@ -379,14 +397,7 @@ class Heartbeat(threading.Thread):
 
     def _pause_s(self) -> float:
         now = time.monotonic()
-        soonest = min(
-            (
-                held.extended_at + held.message.lock_duration_s / 3 - now
-                for held in self.in_flight.snapshot()
-                if not _is_abandoned(held, now)
-            ),
-            default=MAX_PAUSE_S,
-        )
+        soonest = min((due_at - now for _, due_at in self._due_times(now)), default=MAX_PAUSE_S)
         if self._failing:
             return MAX_PAUSE_S
         soonest = min(soonest, self.in_flight.progress.pause_s(now))
@@ -420,12 +431,3 @@ def _fail_extension(extension: LockExtension) -> None:
         extension.done.set_exception(
             LockLost(f"message {extension.message.id} is not this worker's any more: stop working on it")
         )
-
-
-def _is_due(held: InFlightMessage, now: float) -> bool:
-    return now - held.extended_at >= held.message.lock_duration_s / 3
-
-
-def _is_abandoned(held: InFlightMessage, now: float) -> bool:
-    limit = held.message.timeout_s
-    return limit is not None and held.started is not None and now > held.started + limit + STOP_GRACE_S
