@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pgrouse.client.call import Call
@@ -85,11 +86,11 @@ def settle_call(
     """
     function, arguments = SETTLE_FUNCTIONS[kind]
     given = {argument: values(field) for argument, field in arguments.items()}
-    some = {argument: each if any(value is not None for value in each) else None for argument, each in given.items()}
+    some = {argument: None if each.count(None) == len(each) else each for argument, each in given.items()}
     return function(ids, claim_ids, **some)
 
 
 def settlement_call(kind: SettleKind, batch: Sequence[Settlement]) -> Call[list[int]]:
     """Return the call that settles these attempts, all of one kind."""
-    refs = claim_refs(each.message for each in batch)
-    return settle_call(kind, *refs, lambda field: [getattr(each, field) for each in batch])
+    refs = claim_refs([each.message for each in batch])
+    return settle_call(kind, *refs, lambda field: list(map(attrgetter(field), batch)))

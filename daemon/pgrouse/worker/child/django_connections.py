@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+# The module that has the connections. While it is not imported, there are none.
+DJANGO = "django.db"
+
 
 def is_set_up() -> bool:
     """Return whether Django is set up here, by a settings module that another process can also import."""
@@ -46,7 +49,7 @@ def clean_up_after_coroutine() -> None:
     another coroutine may still be reading a result.
     """
     asgiref: Any = sys.modules.get("asgiref.sync")
-    if "django.db" in sys.modules and asgiref is not None:
+    if DJANGO in sys.modules and asgiref is not None:
         with suppress(Exception):  # the interpreter is shutting down, or asgiref has changed
             asgiref.SyncToAsync.single_thread_executor.submit(_close_broken)
 
@@ -66,7 +69,7 @@ def _close_broken() -> None:
 
 def _connections() -> list[Any]:
     """Return this thread's connections."""
-    django: Any = sys.modules.get("django.db")
+    django: Any = sys.modules.get(DJANGO)
     if django is None:
         return []
     with suppress(Exception):  # it is being imported, or is not configured yet

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from pgrouse.handlers.outcome import Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
 from pgrouse.worker.child.child_link import ChildDied
 from pgrouse.worker.child.child_process import ChildProcesses
-from pgrouse.worker.child.django_connections import clean_up_after_coroutine, fresh_connections
+from pgrouse.worker.child.django_connections import DJANGO, clean_up_after_coroutine, fresh_connections
 from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.run import Run
@@ -82,7 +83,8 @@ class LoopRunner:
         else:
             return None
         # After the block: an exception that is raised here must not have the StopIteration as its cause.
-        return self._end(call, began, returned)
+        self._record(began)
+        return call.to_settlements(returned)
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Continue a handler that waits."""
@@ -97,20 +99,21 @@ class LoopRunner:
                 raise
             if run.stop_reason is not None and not isinstance(error, Outcome):
                 # An exception that the stop caused is not the handler's failure.
-                self._record(call, began)
+                self._record(began)
                 raise asyncio.CancelledError from error
             # The handler cancelled itself.
             return self._end(call, began, error)
         return self._end(call, began, returned)
 
     def _end(self, call: HandlerCall, began: float, returned: object) -> list[Settlement]:
-        self._record(call, began)
+        if call.was_called:
+            self._record(began)
         return call.to_settlements(returned)
 
-    def _record(self, call: HandlerCall, began: float) -> None:
-        if call.was_called:
-            self._record_run(time.monotonic() - began)
-        clean_up_after_coroutine()
+    def _record(self, began: float) -> None:
+        self._record_run(time.monotonic() - began)
+        if DJANGO in sys.modules:
+            clean_up_after_coroutine()
 
 
 class HandlerThreads:

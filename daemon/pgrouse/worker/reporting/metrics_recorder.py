@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
@@ -23,9 +23,8 @@ from pgrouse.worker.reporting.wake_reason import WakeReason
 # A notification takes milliseconds. A message that polling finds this late was missed.
 MISSED_AFTER_S = 1.0
 
-TOPIC = attrgetter("topic")
+TOPIC = itemgetter(Message._fields.index("topic"))
 WAITED_S = itemgetter(Message._fields.index("waited_s"))
-TOPIC_AND_KIND = attrgetter("message.topic", "kind")
 
 
 class AttemptResult(StrEnum):
@@ -116,7 +115,7 @@ class MetricsRecorder:
 
     def record_settled(self, settlements: Sequence[Settlement], lost: Iterable[int]) -> Counter[SettleKind]:
         """Record settlements, except the lost ones; return how many there are of each kind."""
-        tally: Counter[tuple[str, SettleKind]] = Counter(map(TOPIC_AND_KIND, settlements))
+        tally: Counter[tuple[str, SettleKind]] = Counter([(each.message.topic, each.kind) for each in settlements])
         kinds: Counter[SettleKind] = Counter()
         for (_, kind), count in tally.items():
             kinds[kind] += count
