@@ -21,22 +21,15 @@ from pgrouse.process.wake_event import WakeEvent
 from tests.unit.test_alert_notice import notice
 
 
-class Behaving:
-    """A sink with a configured behaviour."""
-
-    def __init__(self, act: Any) -> None:
-        self.act = act
-
-    def send(self, _notice: Notice, _timeout_s: float) -> str:
-        """Do it."""
-        self.act()
-        return "ok"
-
-
 def deliverer(act: Any = lambda: None, **settings: Any) -> AlertDelivery:
     sink = WebhookTable.model_validate({"name": "ops", "webhook": "http://x/tokentoken", "timeout": "60s", **settings})
     made = AlertDelivery(Database(DatabaseSettings(), "d"), AlertsSettings(to=[sink]), sink, "h", WakeEvent())
-    made.sink = Behaving(act)
+
+    def send(_notice: Notice, _timeout_s: float) -> str:
+        act()
+        return "ok"
+
+    made.send = send
     return made
 
 

@@ -53,7 +53,7 @@ def table(**settings: Any) -> SinkTable:
 
 
 def send(given: Notice | None = None, timeout_s: float = 60, **settings: Any) -> str:
-    return table(**settings).create().send(given or notice(), timeout_s)
+    return table(**settings).send(given or notice(), timeout_s)
 
 
 # webhook
@@ -349,7 +349,7 @@ def test_an_alert_that_apprise_could_not_send_is_not_delivered(receiver: Receive
 )
 def test_an_invalid_address_is_an_error_without_the_address(settings: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
-        table(**settings).create()
+        table(**settings).check()
 
     assert settings.get("secret", "nothing at all") not in str(refused.value)
 
@@ -360,7 +360,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     given = {"url": "json://x"} if package == "apprise" else {"sentry": "http://k@x/1"}
 
     with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[(alerts|sentry)\]'"):
-        table(**given).create()
+        table(**given).check()
 
 
 def test_every_part_of_an_address_that_may_be_a_secret_is_hidden() -> None:

@@ -24,7 +24,7 @@ import psycopg
 
 from pgrouse import events
 from pgrouse.alerts.notice import Notice, QueueInfo
-from pgrouse.alerts.sink import SendFailed, Sink
+from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.backoff import jittered
 from pgrouse.client import clock
@@ -169,7 +169,7 @@ class AlertDelivery:
     ) -> None:
         self.db, self.settings, self.holder, self.due = db, settings, holder, due
         self.name = f"alerts to {settings.name}"
-        self.sink: Sink | None = None
+        self.send = settings.send
         self.rules = json.dumps(sink_rules(alerts, settings))
         self.environment, self.dashboard = alerts.environment, dashboard
         self.timeout_s = settings.timeout.total_seconds()
@@ -263,8 +263,7 @@ class AlertDelivery:
     def _attempt(self, notice: Notice) -> DeliveryResult:
         """Send it, and return any error as a result: the content of a message must not end the daemon."""
         try:
-            self.sink = self.sink or self.settings.create()
-            self.sink.send(notice, self.timeout_s)
+            self.send(notice, self.timeout_s)
         except SendFailed as error:
             return DeliveryResult(self._reason(str(error)), error.refused, error.retry_after_s)
         except Exception as error:  # noqa: BLE001

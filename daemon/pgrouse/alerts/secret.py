@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -43,3 +44,8 @@ def host_pieces(url: str) -> set[str]:
 def reveal(given: SecretStr | None) -> str:
     """Return the text of a secret; empty for none."""
     return given.get_secret_value() if given is not None else ""
+
+
+def reveal_all(given: Mapping[str, SecretStr]) -> dict[str, str]:
+    """Return the texts of secrets, by their names."""
+    return {name: reveal(secret) for name, secret in given.items()}

@@ -1,8 +1,8 @@
-"""The interface of all sinks: the table that configures one, and what sends."""
+"""The interface of all sinks: the table that configures one, and sends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, SecretStr
 
@@ -27,17 +27,6 @@ class SendFailed(Exception):
         self.refused, self.retry_after_s = refused, retry_after_s
 
 
-class Sink(Protocol):
-    """Sends messages to one address. It blocks: it is called on its own thread."""
-
-    def send(self, notice: Notice, timeout_s: float) -> str:
-        """Send a message; return what came back, in a few words.
-
-        Raises:
-            SendFailed: it did not arrive.
-        """
-
-
 class SinkTable(AlertSink):
     """A table `[[alerts.to]]` of one type of sink.
 
@@ -55,21 +44,21 @@ class SinkTable(AlertSink):
     digest_over: ClassVar[int] = 5
     max_groups: ClassVar[int] = 10_000
 
-    def create(self) -> Sink:
-        """Return the sink; nothing is connected yet.
+    def send(self, notice: Notice, timeout_s: float) -> str:
+        """Send a message; return what came back, in a few words. It blocks: it is called on its own thread.
+
+        Raises:
+            SendFailed: it did not arrive.
+            ConfigError: as `check`.
+        """
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Check whether the sink can work, without sending anything.
 
         Raises:
             ConfigError: a package is missing, or the address is invalid.
         """
-        raise NotImplementedError
-
-    def find_problem(self) -> str | None:
-        """Return why the sink cannot work, without sending anything; None if nothing is known."""
-        try:
-            self.create()
-        except ConfigError as error:
-            return str(error)
-        return None
 
     def secrets(self) -> list[str]:
         """Return all texts that may appear in no log, error or answer, the longest first."""

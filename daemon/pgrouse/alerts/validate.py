@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.config.source import ConfigProblems
+from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def validate_sinks(settings: Config) -> None:
-    """Create every sink of the configuration.
+    """Check every sink of the configuration.
 
     Raises:
         ConfigProblems: what is wrong, with file and line: a package is missing, an address is invalid, a program does
@@ -22,7 +23,9 @@ def validate_sinks(settings: Config) -> None:
     problems = []
     for number, sink in enumerate(read_sinks(settings)):
         key: Key = ("alerts", "to", number, sink.type)
-        if text := sink.find_problem():
-            problems.append(settings.problem(key, text))
+        try:
+            sink.check()
+        except ConfigError as error:
+            problems.append(settings.problem(key, error))
     if problems:
         raise ConfigProblems(problems)

@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr
 
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.notice import DEAD, advice, dashboard_path, excerpt, one_line, severity, summary
-from pgrouse.alerts.secret import reveal
+from pgrouse.alerts.secret import reveal, reveal_all
 from pgrouse.alerts.sink import HttpUrl, SinkTable
 from pgrouse.config.alerts import VariableName
 
@@ -40,24 +40,12 @@ class AlertmanagerTable(SinkTable):
     labels: dict[VariableName, str] = Field(default_factory=dict)
     """Further labels of each alert."""
 
-    def create(self) -> AlertmanagerSink:
-        """Return the sink."""
-        return AlertmanagerSink(self)
-
-
-class AlertmanagerSink:
-    """POSTs alerts to one Alertmanager, by /api/v2/alerts."""
-
-    def __init__(self, settings: AlertmanagerTable) -> None:
-        self.url = reveal(settings.alertmanager).rstrip("/") + "/api/v2/alerts"
-        self.headers = {name: reveal(value) for name, value in settings.headers.items()}
-        self.labels = dict(settings.labels)
-
     def send(self, notice: Notice, timeout_s: float) -> str:
-        """Send a message; return the status of the answer."""
+        """POST the alerts by /api/v2/alerts; return the status of the answer."""
         alerts = [self._alert(notice, group) for group in notice.groups]
         body = json.dumps(alerts, ensure_ascii=False).encode(errors="replace")
-        return http_post(self.url, body, {"Content-Type": "application/json", **self.headers}, timeout_s)
+        url = reveal(self.alertmanager).rstrip("/") + "/api/v2/alerts"
+        return http_post(url, body, {"Content-Type": "application/json", **reveal_all(self.headers)}, timeout_s)
 
     def _alert(self, notice: Notice, group: Mapping[str, Any]) -> dict[str, Any]:
         group_labels = {

@@ -16,6 +16,7 @@ from pydantic import Field
 from pgrouse.alerts.notice import one_line
 from pgrouse.alerts.sink import SendFailed, SinkTable
 from pgrouse.config.alerts import VariableName
+from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
@@ -37,24 +38,13 @@ class CommandTable(SinkTable):
     environment: list[VariableName] = Field(default_factory=list)
     """Environment variables that the program gets; no others except PATH, HOME, LANG and TZ."""
 
-    def create(self) -> CommandSink:
-        """Return the sink."""
-        return CommandSink(self)
-
-    def find_problem(self) -> str | None:
-        """Return that there is no such program, if so."""
-        return None if shutil.which(self.command[0]) else f"there is no program {self.command[0]}"
-
-
-class CommandSink:
-    """Runs a program for each message: exit status 0 means delivered, 65 that a retry is useless."""
-
-    def __init__(self, settings: CommandTable) -> None:
-        self.argv = list(settings.command)
-        self.environment = (*ENVIRONMENT, *settings.environment)
+    def check(self) -> None:
+        """Check whether there is such a program."""
+        if shutil.which(self.command[0]) is None:
+            raise ConfigError(f"there is no program {self.command[0]}")
 
     def send(self, notice: Notice, timeout_s: float) -> str:
-        """Run it; return how it ended."""
+        """Run it; return how it ended: exit status 0 means delivered, 65 that a retry is useless."""
         # Files, not pipes: nothing has to be read while the program writes, and a grandchild that keeps them open does
         # not block us.
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
@@ -66,13 +56,13 @@ class CommandSink:
             stderr.seek(0)
             text = one_line(stderr.read(STDERR_BYTES).decode(errors="replace"), 300)
         ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        raise SendFailed(f"{self.argv[0]} {ended}" + (f": {text}" if text else ""), refused=status == REJECTED)
+        raise SendFailed(f"{self.command[0]} {ended}" + (f": {text}" if text else ""), refused=status == REJECTED)
 
     def _run(self, notice: Notice, stdin: BinaryIO, stderr: BinaryIO, timeout_s: float) -> int:
-        known = {name: os.environ[name] for name in self.environment if name in os.environ}
+        known = {name: os.environ[name] for name in (*ENVIRONMENT, *self.environment) if name in os.environ}
         try:
             process = subprocess.Popen(  # noqa: S603 - the configuration names it
-                self.argv,
+                self.command,
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
@@ -81,11 +71,11 @@ class CommandSink:
                 env={**known, "PGROUSE_ALERT_ID": notice.id},
             )
         except OSError as error:
-            raise SendFailed(f"{self.argv[0]} cannot be started: {error.strerror}") from None
+            raise SendFailed(f"{self.command[0]} cannot be started: {error.strerror}") from None
         try:
             return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise SendFailed(f"{self.argv[0]} was killed: it took longer than {timeout_s:g}s") from None
+            raise SendFailed(f"{self.command[0]} was killed: it took longer than {timeout_s:g}s") from None
         finally:
             # Also the processes that it started.
             with suppress(ProcessLookupError):

@@ -17,6 +17,9 @@ from pgrouse.alerts.sink import SinkTable, missing_package
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sentry_sdk.envelope import Envelope
+    from sentry_sdk.utils import Auth
+
     from pgrouse.alerts.notice import Notice
 
 
@@ -28,35 +31,32 @@ class SentryTable(SinkTable):
     sentry: SecretStr
     """The DSN of a project of Sentry; needs `pip install 'pgrouse[sentry]'`."""
 
-    def create(self) -> SentrySink:
-        """Return the sink."""
-        return SentrySink(self)
+    def check(self) -> None:
+        """Check the package and the DSN."""
+        self._parts()
 
-
-class SentrySink:
-    """Posts events to one project."""
-
-    def __init__(self, settings: SentryTable) -> None:
+    def _parts(self) -> tuple[type[Envelope], Auth]:
+        """Return the class of what is posted, and where it goes."""
         try:
             from sentry_sdk.envelope import Envelope  # noqa: PLC0415 - extra sentry
             from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415 - extra sentry
         except ModuleNotFoundError:
-            raise missing_package("sentry", settings.name) from None
-        self._envelope = Envelope
+            raise missing_package("sentry", self.name) from None
         try:
-            self._auth = Dsn(reveal(settings.sentry)).to_auth("pgrouse")
+            return Envelope, Dsn(reveal(self.sentry)).to_auth("pgrouse")
         except BadDsn:
-            raise ConfigError(f"the sentry of the sink {settings.name} is not a DSN of Sentry") from None
+            raise ConfigError(f"the sentry of the sink {self.name} is not a DSN of Sentry") from None
 
     def send(self, notice: Notice, timeout_s: float) -> str:
-        """Send a message; return the status of the answer."""
+        """POST a message as an event; return the status of the answer."""
+        envelope_type, auth = self._parts()
         event: Any = _event(notice)
-        envelope = self._envelope(headers={"event_id": event["event_id"]})
+        envelope = envelope_type(headers={"event_id": event["event_id"]})
         envelope.add_event(event)
         body = io.BytesIO()
         envelope.serialize_into(body)
-        headers = {"Content-Type": "application/x-sentry-envelope", "X-Sentry-Auth": self._auth.to_header()}
-        return http_post(self._auth.get_api_url(), body.getvalue(), headers, timeout_s)
+        headers = {"Content-Type": "application/x-sentry-envelope", "X-Sentry-Auth": auth.to_header()}
+        return http_post(auth.get_api_url(), body.getvalue(), headers, timeout_s)
 
 
 def _event(notice: Notice) -> dict[str, Any]:

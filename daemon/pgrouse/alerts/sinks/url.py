@@ -29,59 +29,60 @@ class UrlTable(SinkTable):
     url: SecretStr
     """An address of apprise (mail, chat, pagers); needs `pip install 'pgrouse[alerts]'`."""
 
-    def create(self) -> AppriseSink:
-        """Return the sink."""
-        return AppriseSink(self)
-
     def secret_texts(self) -> set[str]:
         """Return the address, its parts, and what it has instead of a host."""
         return super().secret_texts() | host_pieces(reveal(self.url))
 
+    def check(self) -> None:
+        """Check the package and the address."""
+        self._services(self._apprise())
 
-class AppriseSink:
-    """Sends by apprise. It returns only whether all went well; the reason is read from its log."""
-
-    def __init__(self, settings: UrlTable) -> None:
+    def _apprise(self) -> Any:
         try:
             import apprise  # noqa: PLC0415 - extra alerts
         except ModuleNotFoundError:
-            raise missing_package("alerts", settings.name) from None
-        self._apprise: Any = apprise
-        self._to = self._services(reveal(settings.url), settings.name)
+            raise missing_package("alerts", self.name) from None
+        return apprise
 
-    def _services(self, url: str, name: str) -> Any:
-        """Return what an address leads to.
+    def _services(self, apprise: Any) -> Any:
+        """Return what the address leads to.
 
         apprise sends the password of `mailto` without encryption: with one it becomes `mailtos`.
         """
-        found = self._add(url, name)
+        url = reveal(self.url)
+        found = self._add(apprise, url)
         if INSECURE.search(url) or not _mails_password_in_clear(found):
             return found
-        found = self._add(MAILTO.sub("mailtos://", url), name)
+        found = self._add(apprise, MAILTO.sub("mailtos://", url))
         if _mails_password_in_clear(found):
             raise ConfigError(
-                f"the sink {name} would send its password without encryption: add mode=starttls to its url"
+                f"the sink {self.name} would send its password without encryption: add mode=starttls to its url"
             )
         return found
 
-    def _add(self, url: str, name: str) -> Any:
-        found = self._apprise.Apprise()
+    def _add(self, apprise: Any, url: str) -> Any:
+        found = apprise.Apprise()
         if not found.add(url):
-            raise ConfigError(f"the url of the sink {name} is not one that apprise knows: see its list of services")
+            raise ConfigError(
+                f"the url of the sink {self.name} is not one that apprise knows: see its list of services"
+            )
         return found
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """Send a message; return that it was accepted.
 
-        apprise has time-outs of its own; the caller stops waiting in time.
+        apprise has time-outs of its own; the caller stops waiting in time. It returns only whether all went well: the
+        reason is read from its log.
         """
-        kind = self._apprise.NotifyType.SUCCESS if notice.resolved else self._apprise.NotifyType.FAILURE
-        with self._apprise.LogCapture(level=self._apprise.logging.WARNING, fmt="%(message)s") as log:
-            accepted = self._to.notify(
+        apprise = self._apprise()
+        services = self._services(apprise)
+        kind = apprise.NotifyType.SUCCESS if notice.resolved else apprise.NotifyType.FAILURE
+        with apprise.LogCapture(level=apprise.logging.WARNING, fmt="%(message)s") as log:
+            accepted = services.notify(
                 title=notice.title,
                 body=notice.body or notice.title,
                 notify_type=kind,
-                body_format=self._apprise.NotifyFormat.TEXT,
+                body_format=apprise.NotifyFormat.TEXT,
             )
             reason = one_line(log.getvalue(), 300)
         if not accepted:

@@ -92,7 +92,7 @@ def _try(session: CliSession, settings: SinkTable) -> bool:
     queue = QueueInfo(environment=session.config.alerts.environment, dashboard=session.config.web.url)
     notice = make_test_notice(settings.name, settings.title, settings.body, queue)
     try:
-        said, arrived = settings.create().send(notice, settings.timeout.total_seconds()), True
+        said, arrived = settings.send(notice, settings.timeout.total_seconds()), True
     except (SendFailed, ConfigError) as error:
         said, arrived = dsn.redact(str(error), settings.secrets()), False
     except Exception as error:  # noqa: BLE001 - what a sink's library raises is what came back
