@@ -6,9 +6,8 @@ import io
 from pathlib import Path
 
 from pgrouse.demo import hints
-from pgrouse.demo.screen import Gauge, Screen
+from pgrouse.demo.screen import Screen
 
-GAUGE = Gauge(done=1204, total=2487, per_s=812, dead=40)
 ROWS = [["TOPIC", "PUBLISHED", "SUCCESS"], ["file.read", "2,451", "2,281"], ["label.print", "16", "-"]]
 
 
@@ -25,7 +24,7 @@ def test_progress_is_printed_at_intervals() -> None:
 
     shown = Screen(pipe)
     for _ in range(100):
-        shown.show(GAUGE)
+        shown.show_progress(1204, 2487, 812, 40)
 
     assert pipe.getvalue() == "...       1,204/2,487 done, 812/s, 40 dead\n"
 

@@ -46,7 +46,6 @@ class DemoEnvironment:
     def __init__(self, dsn: str | None, screen: Screen) -> None:
         self.is_private = dsn is None
         self.screen = screen
-        self._keep = False
         if self.is_private:
             _forget_libpq()
         self.server = devdb.find(NAME, dsn, say=lambda text: screen.tell("database", text))
@@ -67,12 +66,7 @@ class DemoEnvironment:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._keep:
-            self.clear_away()
-
-    def keep(self) -> None:
-        """Keep everything at the end."""
-        self._keep = True
+        self.clear_away()
 
     def clear_away(self) -> None:
         """Stop the private server; remove the demo's objects from a database that the user named."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
 
 from pgrouse.demo.alerts import AlertFeed
-from pgrouse.demo.screen import Gauge, Screen
+from pgrouse.demo.screen import Screen
 from pgrouse.demo.worker import DemoWorkers
 from pgrouse.errors import PgrouseError
 from pgrouse.publishing.publish import publish
@@ -110,7 +109,7 @@ class ProgressWatch:
         if time.monotonic() >= self._count_at:
             self._read_alerts()
             self.count()
-            self.screen.show(self._gauge())
+            self.screen.show_progress(self.done, len(self.published), self._per_s(), self.dead)
 
     def until(self, condition: Callable[[], T], doing: str) -> T:
         """Repeat `step` until the condition returns something true, and return that.
@@ -145,13 +144,11 @@ class ProgressWatch:
                 known.add((alert.topic, alert.result))
                 self.screen.tell("alert", f"dead_message received: {alert}")
 
-    def _gauge(self) -> Gauge:
+    def _per_s(self) -> float:
+        """Return how many messages ended per second, in the last second."""
         now, done = time.monotonic(), self.done
         self._recent.append((now, done))
         while now - self._recent[0][0] > 1 and len(self._recent) > 2:  # noqa: PLR2004 - a rate needs two points
             self._recent.popleft()
         since, before = self._recent[0]
-        per_s = 0.0
-        with suppress(ZeroDivisionError):
-            per_s = (done - before) / (now - since)
-        return Gauge(done, len(self.published), round(per_s), self.dead)
+        return (done - before) / (now - since) if now > since else 0.0

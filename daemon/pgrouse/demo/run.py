@@ -73,19 +73,17 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
         workers = ends.enter_context(
             DemoWorkers(environment.dsn, CONFIG, folder.path, keep=options.keep, note=folder.note)
         )
-        alerts = AlertFeed(ends.enter_context(environment.connect()))
-        watch = ProgressWatch(ends.enter_context(environment.connect()), PublishedMessages(), workers, alerts, screen)
-        demo_report = _report(watch, options, _play(watch, options), environment, began)
+        with environment.connect() as listening, environment.connect() as conn:
+            watch = ProgressWatch(conn, PublishedMessages(), workers, AlertFeed(listening), screen)
+            demo_report = _report(watch, options, _play(watch, options), environment, began)
         _conclude(demo_report, screen)
         if not demo_report.balanced:
             folder.keep_logs = True
             screen.tell("logs", f"what the daemons said is in {folder.path}")
-        address = hints.start_dashboard(workers, CONFIG) if options.keep else None
         if options.keep:
-            for each in (folder, workers, environment):
-                each.keep()
-    if options.keep:
-        hints.tell(environment.dsn, options.dsn, folder.path, address, screen)
+            hints.tell(environment.dsn, options.dsn, folder.path, hints.start_dashboard(workers, CONFIG), screen)
+            # Nothing is cleared away.
+            ends.pop_all()
     return demo_report
 
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from pgrouse.demo.worker import WorkerRecord
+from pgrouse.demo.worker import RunningWorker, stop_left_behind
 from pgrouse.devdb import os_user
 from pgrouse.errors import ExitCode, PgrouseError
 
@@ -35,7 +35,6 @@ class RunFolder:
         name = "demo-run" if dsn is None else f"demo-run-{sha256(dsn.encode()).hexdigest()[:12]}"
         self.path = os_user.own_folder(_cache_folder() / name)
         self.keep_logs = self._is_private
-        self._kept = False
         self._state = self.path / "daemons.json"
 
     def __enter__(self) -> Self:
@@ -54,31 +53,26 @@ class RunFolder:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         failed = kind is not None and issubclass(kind, Exception) and any(self.path.glob("*.log"))
-        if not self._kept:
-            self._state.unlink(missing_ok=True)
-        if not (self._kept or self.keep_logs or failed):
+        self._state.unlink(missing_ok=True)
+        if not (self.keep_logs or failed):
             shutil.rmtree(self.path)
         self._lock.close()
-
-    def keep(self) -> None:
-        """Keep the logs, and the record of what runs."""
-        self._kept = True
 
     @property
     def was_left(self) -> bool:
         """Whether an earlier demo has left something running, on purpose or because it was killed."""
         return self._state.exists()
 
-    def note(self, record: list[WorkerRecord]) -> None:
+    def note(self, running: list[RunningWorker]) -> None:
         """Record that the demo runs and with which daemons, for a later process that stops them."""
         half = self._state.with_suffix(".new")
-        half.write_text(json.dumps([each.as_dict() for each in record]))
+        half.write_text(json.dumps(running))
         half.replace(self._state)
 
     def stop_daemons(self) -> int:
         """Stop the daemons that an earlier demo has left; return their number."""
         noted = json.loads(self._state.read_text()) if self.was_left else []
-        stopped = sum(WorkerRecord.from_dict(each).stop() for each in noted)
+        stopped = sum(stop_left_behind(pid, Path(log)) for pid, log in noted)
         for log in self.path.glob("*.log"):
             log.unlink()
         return stopped

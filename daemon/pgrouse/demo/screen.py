@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TextIO
 
 from pgrouse.format import harmless
 
 LABEL_WIDTH = 10
-GAUGE_EVERY_S = 2.0
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """The progress of the demo.
-
-    Attributes:
-        done: messages that have ended.
-        total: messages published.
-        per_s: messages that ended in the last second.
-        dead: of those done, the dead ones.
-    """
-
-    done: int
-    total: int
-    per_s: float
-    dead: int
+PROGRESS_EVERY_S = 2.0
 
 
 class Screen:
@@ -34,7 +16,7 @@ class Screen:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._gauge_at = 0.0
+        self._progress_at = 0.0
 
     def tell(self, label: str, text: str) -> None:
         """Write one line."""
@@ -44,12 +26,12 @@ class Screen:
         """Write a line that users may want to copy."""
         self.tell("", text)
 
-    def show(self, gauge: Gauge) -> None:
-        """Print the progress from time to time."""
+    def show_progress(self, done: int, total: int, per_s: float, dead: int) -> None:
+        """Print from time to time how many messages have ended, of how many, how fast, and how many of them died."""
         now = time.monotonic()
-        if now - self._gauge_at >= GAUGE_EVERY_S and gauge.total:
-            self._gauge_at = now
-            self.tell("...", f"{gauge.done:,}/{gauge.total:,} done, {gauge.per_s:,.0f}/s, {gauge.dead:,} dead")
+        if now - self._progress_at >= PROGRESS_EVERY_S and total:
+            self._progress_at = now
+            self.tell("...", f"{done:,}/{total:,} done, {per_s:,.0f}/s, {dead:,} dead")
 
     def table(self, rows: list[list[str]]) -> None:
         """Write the results in columns: a row of titles, then the rows. Only the first column is aligned left."""
@@ -62,7 +44,7 @@ class Screen:
 
     def check(self, ok: bool, text: str) -> None:
         """Write `ok` or `WRONG` in front of it."""
-        self._write(f"{'ok' if ok else 'WRONG':<{LABEL_WIDTH}}{harmless(text)}")
+        self.tell("ok" if ok else "WRONG", text)
 
     def _write(self, text: str) -> None:
         self._stream.write(f"{text}\n")

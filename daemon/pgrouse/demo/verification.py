@@ -76,9 +76,8 @@ def _one_place(conn: Connection, published: PublishedMessages) -> Verification:
         published.ids,
     )
     text = f"{len(published):,} published = {archived:,} archived + {waiting:,} waiting"
-    if misplaced:
-        return Verification("one_place", ok=False, text=f"{text}, but {misplaced:,} are nowhere or in two places")
-    return Verification("one_place", len(published) == archived + waiting, text)
+    aside = f", but {misplaced:,} are nowhere or in two places" if misplaced else ""
+    return Verification("one_place", not misplaced and len(published) == archived + waiting, text + aside)
 
 
 def _once(conn: Connection, directory: InputFiles) -> Verification:
@@ -91,13 +90,12 @@ def _once(conn: Connection, directory: InputFiles) -> Verification:
         WHERE f.times_stored <> CASE WHEN a.result = 'success' THEN 1 ELSE 0 END
         """,
     )
-    if ended_twice or wrong or rows != len(directory.files):
-        text = (
-            f"{ended_twice} messages ended twice, {wrong} files were not stored exactly once, "
-            f"{rows:,} of {len(directory.files):,} rows are there"
-        )
-        return Verification("once", ok=False, text=text)
-    return Verification("once", ok=True, text="no message ended twice, every file read is stored exactly once")
+    problem = (
+        f"{ended_twice} messages ended twice, {wrong} files were not stored exactly once, "
+        f"{rows:,} of {len(directory.files):,} rows are there"
+    )
+    ok = not ended_twice and not wrong and rows == len(directory.files)
+    return Verification("once", ok, "no message ended twice, every file read is stored exactly once" if ok else problem)
 
 
 def _files(conn: Connection, directory: InputFiles, look: Callable[[], object]) -> Verification:
@@ -107,15 +105,10 @@ def _files(conn: Connection, directory: InputFiles, look: Callable[[], object]) 
         look()
         verdicts[_verdict(file, *stored.get(file.path, (None, None)))].append(file.path)
     right, rejected, changed, wrong = verdicts.values()
-    if wrong:
-        text = (
-            f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: "
-            f"{', '.join(wrong[:EXAMPLES])}"
-        )
-        return Verification("files", ok=False, text=text)
     aside = f" ({len(changed)} changed in the meantime and were not compared)" if changed else ""
     text = f"{len(right):,} digests right, {len(rejected):,} rejected with reason: each file read again{aside}"
-    return Verification("files", ok=True, text=text)
+    problem = f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: "
+    return Verification("files", not wrong, problem + ", ".join(wrong[:EXAMPLES]) if wrong else text)
 
 
 def _stored(conn: Connection) -> dict[str, tuple[str | None, FileFacts | None]]:
@@ -177,13 +170,12 @@ def _outcomes(conn: Connection, worker_kill: WorkerKill) -> Verification:
         [worker_kill.ids],
     ).fetchall()
     mails = _number(conn, "SELECT count(*) FROM messages.message_archive AS a WHERE a.topic = 'mail.send'")
-    if rows or mails != MAILS:
-        text = (
-            f"orders or mails ended as they should not: {', '.join(map(str, rows[:EXAMPLES]))}; "
-            f"{mails} of {MAILS} mails"
-        )
-        return Verification("outcomes", ok=False, text=text)
-    return Verification("outcomes", ok=True, text="orders and invoices succeeded, mails died at their third attempt")
+    wrong = ", ".join(map(str, rows[:EXAMPLES]))
+    problem = f"orders or mails ended as they should not: {wrong}; {mails} of {MAILS} mails"
+    ok = not rows and mails == MAILS
+    return Verification(
+        "outcomes", ok, "orders and invoices succeeded, mails died at their third attempt" if ok else problem
+    )
 
 
 def _killed(conn: Connection, worker_kill: WorkerKill) -> Verification:
@@ -220,13 +212,12 @@ def _alerts(conn: Connection, received: set[int]) -> Verification:
     )
     dead = _number(conn, "SELECT count(*) FROM messages.dead")
     ids = {row[0] for row in conn.execute("SELECT a.id FROM messages.alert AS a WHERE a.kind = 'dead_message'")}
-    text = f"{dead:,} dead messages, each in one of the {len(ids):,} alerts that were received"
-    if unequal or ids != received:
-        text = (
-            f"{dead:,} dead messages: for {unequal} topics and results the alerts are not as many, "
-            f"{len(ids - received)} alerts were not received"
-        )
-    return Verification("alerts", not unequal and ids == received, text)
+    ok = not unequal and ids == received
+    problem = (
+        f": for {unequal} topics and results the alerts are not as many, {len(ids - received)} alerts were not received"
+    )
+    told = f", each in one of the {len(ids):,} alerts that were received" if ok else problem
+    return Verification("alerts", ok, f"{dead:,} dead messages{told}")
 
 
 def _number(conn: Connection, query: str, *values: Any) -> int:

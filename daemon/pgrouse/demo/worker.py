@@ -10,9 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from pgrouse.errors import PgrouseError
 
@@ -26,48 +25,33 @@ class WorkerDied(PgrouseError):
     """A daemon ended that should have continued."""
 
 
-@dataclass(frozen=True)
-class WorkerRecord:
-    """A running daemon, as recorded for a later process.
+# A daemon, as it is recorded for a later process: its process id and its log file. Process ids are reused, so that one
+# alone proves nothing. The file is locked as long as the daemon lives: the kernel releases the lock however it ends.
+RunningWorker = tuple[int, str]
 
-    Attributes:
-        pid: its process id; process ids are reused, so that alone it proves nothing.
-        log: its log file, which is locked as long as it lives: the kernel releases the lock however it ends.
-    """
 
-    pid: int
-    log: str
-
-    @classmethod
-    def from_dict(cls, noted: dict[str, Any]) -> WorkerRecord:
-        """Return the record that `as_dict` wrote."""
-        return cls(**noted)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the record as plain values."""
-        return asdict(self)
-
-    def stop(self) -> bool:
-        """Stop the daemon, in order if it reacts; return False if it was gone already."""
-        if not self._lives():
-            return False
-        os.kill(self.pid, signal.SIGTERM)
-        deadline = time.monotonic() + END_WITHIN_S
-        while self._lives() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if self._lives():
-            os.kill(self.pid, signal.SIGKILL)
-        return True
-
-    def _lives(self) -> bool:
-        try:
-            with Path(self.log).open("rb") as log:
-                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            pass
+def stop_left_behind(pid: int, log: Path) -> bool:
+    """Stop a daemon of an earlier process, in order if it reacts; return False if it was gone already."""
+    if not _is_locked(log):
         return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + END_WITHIN_S
+    while _is_locked(log) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if _is_locked(log):
+        os.kill(pid, signal.SIGKILL)
+    return True
+
+
+def _is_locked(log: Path) -> bool:
+    try:
+        with log.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
 
 
 class DemoWorker:
@@ -80,17 +64,12 @@ class DemoWorker:
     def __init__(self, name: str, log: Path, command: list[str], environ: dict[str, str], outlives_us: bool) -> None:
         self.name, self.log = name, log
         with log.open("wb") as out:
-            fcntl.flock(out, fcntl.LOCK_EX)  # see WorkerRecord; the child inherits the lock with the file
+            fcntl.flock(out, fcntl.LOCK_EX)  # see RunningWorker; the child inherits the lock with the file
             self._process = _start(command, environ, out, outlives_us)
         self.pid = self._process.pid
 
     def __str__(self) -> str:
         return f"{self.name} (pid {self.pid})"
-
-    @property
-    def record(self) -> WorkerRecord:
-        """The record of this daemon for a later process."""
-        return WorkerRecord(self.pid, str(self.log))
 
     def check(self) -> None:
         """Check that it runs.
@@ -120,22 +99,21 @@ class DemoWorker:
 
 
 class DemoWorkers:
-    """The daemons of one run. When the block ends, those that still run are killed, unless they are to be kept.
+    """The daemons of one run. When the block ends, those that still run are killed.
 
     Args:
         dsn: the database.
         config: the `pgrouse.toml` of the daemons.
         folder: the folder of their logs.
-        keep: leave them running.
+        keep: let them outlive this process.
         note: called with the running daemons whenever they change.
     """
 
     def __init__(
-        self, dsn: str, config: Path, folder: Path, *, keep: bool, note: Callable[[list[WorkerRecord]], None]
+        self, dsn: str, config: Path, folder: Path, *, keep: bool, note: Callable[[list[RunningWorker]], None]
     ) -> None:
         self._dsn, self._config, self._folder, self._note = dsn, config, folder, note
         self._keep = keep
-        self._kept = False
         self._started = 0
         self.running: list[DemoWorker] = []
 
@@ -143,9 +121,8 @@ class DemoWorkers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._kept:
-            for each in self.running:
-                each.kill()
+        for each in self.running:
+            each.kill()
 
     def start(self) -> DemoWorker:
         """Start one more daemon; this returns before the daemon is ready."""
@@ -157,7 +134,7 @@ class DemoWorkers:
         """Start another command of pgrouse in the same way as the daemons."""
         worker = DemoWorker(name, self._folder / f"{name}.log", [*PGROUSE, *command], _environ(self._dsn), self._keep)
         self.running.append(worker)
-        self._note([each.record for each in self.running])
+        self._note_running()
         return worker
 
     def check(self) -> None:
@@ -173,7 +150,7 @@ class DemoWorkers:
         """Kill one with -9."""
         self.running.remove(worker)
         worker.kill()
-        self._note([each.record for each in self.running])
+        self._note_running()
 
     def stop(self) -> bool:
         """Stop all in order; return whether all ended in time."""
@@ -184,9 +161,8 @@ class DemoWorkers:
         self.running = [each for each in self.running if each not in ended]
         return not self.running
 
-    def keep(self) -> None:
-        """Leave them running when the block ends."""
-        self._kept = self._keep
+    def _note_running(self) -> None:
+        self._note([(each.pid, str(each.log)) for each in self.running])
 
 
 def _start(command: list[str], environ: dict[str, str], out: IO[bytes], outlives_us: bool) -> subprocess.Popen[bytes]:

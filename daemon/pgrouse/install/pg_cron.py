@@ -150,14 +150,7 @@ def install(conn: Connection) -> list[str]:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
         SchemaMismatch: the database has no schema `messages`.
     """
-    with search_path.fixed_session(conn):
-        return _install(conn)
-
-
-def _install(conn: Connection) -> list[str]:
-    place = _place(conn)
-    _refuse_without_right(place)
-    with _cron(conn, place) as cron, cron.transaction():
+    with _changing(conn) as (place, cron), cron.transaction():
         if place.superuser:
             _prepare(conn, cron, place)
         _refuse_if_hidden(cron, place)
@@ -178,14 +171,11 @@ def remove_left_behind(conn: Connection) -> list[str]:
     Raises:
         CronUnavailable, SchemaMismatch: as `install`.
     """
-    with search_path.fixed_session(conn):
-        place = _place(conn)
-        _refuse_without_right(place)
-        with _cron(conn, place) as cron, cron.transaction():
-            _refuse_if_hidden(cron, place)
-            left = _of_missing_databases(cron)
-            for each in left:
-                _unschedule(cron, each)
+    with _changing(conn) as (place, cron), cron.transaction():
+        _refuse_if_hidden(cron, place)
+        left = _of_missing_databases(cron)
+        for each in left:
+            _unschedule(cron, each)
     return sorted({each.name for each in left})
 
 
@@ -231,14 +221,7 @@ def remove(conn: Connection) -> list[str]:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
         SchemaMismatch: the database has no schema `messages`.
     """
-    with search_path.fixed_session(conn):
-        return _remove(conn)
-
-
-def _remove(conn: Connection) -> list[str]:
-    place = _place(conn)
-    _refuse_without_right(place)
-    with _cron(conn, place) as cron, conn.transaction(), cron.transaction():
+    with _changing(conn) as (place, cron), conn.transaction(), cron.transaction():
         _refuse_if_hidden(cron, place)
         # A tick writes its marks one by one, in another order than they are deleted below: that could deadlock.
         conn.execute("SELECT messages.wait_mutex('tick')")
@@ -248,6 +231,16 @@ def _remove(conn: Connection) -> list[str]:
         # Otherwise a later installation would look silent since the last tick.
         conn.execute("DELETE FROM messages.tick_mark WHERE caller = 'cron'")
     return sorted({each.name for each in removed})
+
+
+@contextmanager
+def _changing(conn: Connection) -> Iterator[tuple[CronPlacement, Connection]]:
+    """Yield which databases and roles are involved, and a connection on which this role may change the jobs."""
+    with search_path.fixed_session(conn):
+        place = _place(conn)
+        _refuse_without_right(place)
+        with _cron(conn, place) as cron:
+            yield place, cron
 
 
 def _place(conn: Connection) -> CronPlacement:
@@ -380,14 +373,7 @@ def _of_missing_databases(cron: Connection) -> list[ScheduledJob]:
 
     Jobs that prune run in the database of pg_cron, and only their name tells their database.
     """
-    query = """
-        SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
-               j.schedule, j.command, j.database, j.username, j.active
-        FROM cron.job AS j
-        WHERE starts_with(j.command, %s)
-        ORDER BY j.jobid
-        """
-    found = cron.cursor(row_factory=class_row(ScheduledJob)).execute(query, [MARK]).fetchall()
+    found = _jobs(cron, "starts_with(j.command, %s)", MARK)
     databases = cron.cursor(row_factory=scalar_row).execute("SELECT d.datname::text FROM pg_database AS d").fetchall()
     of_databases = {_name_in_shared_database(PRUNE, each) for each in databases}
     return [
@@ -406,24 +392,25 @@ def _left_behind(job: ScheduledJob) -> CronFinding:
 
 def _scheduled(cron: Connection, name: str) -> list[ScheduledJob]:
     """Return the jobs with this name: at most one for each role."""
-    query = """
-        SELECT j.jobid, j.jobname::text AS name, j.schedule, j.command, j.database, j.username, j.active
-        FROM cron.job AS j WHERE j.jobname = %s ORDER BY j.jobid
-        """
-    return cron.cursor(row_factory=class_row(ScheduledJob)).execute(query, [name]).fetchall()
+    return _jobs(cron, "j.jobname = %s", name)
 
 
 def _duplicates(cron: Connection, place: CronPlacement, wanted: list[CronJob]) -> list[ScheduledJob]:
     """Return the jobs that do the same for this queue under another name: they were renamed, or scheduled by hand."""
+    names, commands = [job.name for job in wanted], [job.command for job in wanted]
+    same = "j.database = %s AND j.command = ANY (%s) AND coalesce(j.jobname, '') <> ALL (%s)"
+    return _jobs(cron, same, place.queue, commands, names)
+
+
+def _jobs(cron: Connection, condition: LiteralString, *values: object) -> list[ScheduledJob]:
+    """Return the jobs of pg_cron that fulfil a condition, the oldest first."""
     query = """
         SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
                j.schedule, j.command, j.database, j.username, j.active
         FROM cron.job AS j
-        WHERE j.database = %s AND j.command = ANY (%s) AND coalesce(j.jobname, '') <> ALL (%s)
-        ORDER BY j.jobid
-        """
-    names, commands = [job.name for job in wanted], [job.command for job in wanted]
-    return cron.cursor(row_factory=class_row(ScheduledJob)).execute(query, [place.queue, commands, names]).fetchall()
+        WHERE """
+    cursor = cron.cursor(row_factory=class_row(ScheduledJob))
+    return cursor.execute(query + condition + " ORDER BY j.jobid", values).fetchall()
 
 
 def _duplicate(job: ScheduledJob) -> CronFinding:
