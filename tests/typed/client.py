@@ -38,3 +38,21 @@ async def awaited(client: AsyncClient) -> None:
     await client.publish("t", 1, kye="k")  # type: ignore[call-arg]
     await client.add_schedule("s", "@daily", "t", misssed="all")  # type: ignore[call-arg]
     client.stats()  # type: ignore[unused-coroutine]
+
+
+def policies(client: Client) -> None:
+    assert_type(client.set_policy("t", max_attempts=3, timeout="30s", ordered="inherit"), list[str])
+    client.set_policy("t", backoff={"kind": "linear", "base": "5s"}, breaker="none", on_full="drop")
+    client.set_policy("t", max_atempts=3)  # type: ignore[call-arg]
+    client.set_policy("t", max_attempts="three")  # type: ignore[arg-type]
+    client.set_policy("t", backoff="quadratic")  # type: ignore[arg-type]
+    client.set_policy("t", backoff={"knd": "linear"})  # type: ignore[arg-type]
+    client.set_policy("t", concurrency=3)  # type: ignore[call-arg]
+    client.set_policy()  # type: ignore[call-arg]
+
+
+async def policies_awaited(client: AsyncClient) -> None:
+    assert_type(await client.set_policy("t", max_attempts=3), list[str])
+    await client.set_policy("t", max_atempts=3)  # type: ignore[call-arg]
+    await client.set_policy("t", max_attempts="three")  # type: ignore[arg-type]
+    client.set_policy("t", max_attempts=3)  # type: ignore[unused-coroutine]

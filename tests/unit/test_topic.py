@@ -9,8 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from pgrouse import AsyncContext, Item, Reject, topic
+from pgrouse.config import policy_options
 from pgrouse.config.config import ChannelPolicy, TopicSettings
-from pgrouse.config.policy_settings import Backoff, Breaker
+from pgrouse.config.policy_settings import Backoff, Breaker, TopicPolicy
 from pgrouse.config.schedules import ScheduleSettings
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.handlers.declaration import topic_options
@@ -109,8 +110,9 @@ def test_a_function_handles_one_topic() -> None:
     ("options", "model", "without"),
     [
         (topic_options.TopicOptions, TopicSettings, {"handler", "batch_size"}),
-        (topic_options.BackoffOptions, Backoff, set()),
-        (topic_options.BreakerOptions, Breaker, set()),
+        (policy_options.PolicyOptions, TopicPolicy, set()),
+        (policy_options.BackoffOptions, Backoff, set()),
+        (policy_options.BreakerOptions, Breaker, set()),
         (topic_options.ChannelOptions, ChannelPolicy, set()),
         (topic_options.ScheduleOptions, ScheduleSettings, {"topic", "cron", "payload"}),
     ],
@@ -121,4 +123,4 @@ def test_code_takes_by_name_what_the_file_takes(options: Any, model: Any, withou
 
 def test_the_kinds_of_a_backoff_are_those_of_the_file() -> None:
     kinds = get_args(get_args(Backoff.model_fields["kind"].annotation)[0])
-    assert get_args(topic_options.BackoffKind) == kinds
+    assert get_args(policy_options.BackoffKind) == kinds

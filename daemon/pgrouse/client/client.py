@@ -45,6 +45,7 @@ from pgrouse.client.queries.topic import (
 )
 from pgrouse.client.wait_for import wait_for
 from pgrouse.config.duration import AnyDuration
+from pgrouse.config.policy_options import PolicyOptions
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.database_errors import explain_database_error
@@ -226,7 +227,7 @@ class Client:
         policies = self._run(find_policies([topic]))
         return effective_policy(policies, topic)
 
-    def set_policy(self, /, topic: str, **settings: Any) -> list[str]:
+    def set_policy(self, /, topic: str, **settings: Unpack[PolicyOptions]) -> list[str]:
         """Set settings of a topic's policy; return what changed, one line each. It holds at once.
 
         Args:
@@ -237,7 +238,7 @@ class Client:
             InvalidSetting: a setting that there is not, or a value that it cannot have.
         """
         with self._path():
-            wanted = {topic: DesiredPolicy(TopicPolicy(**settings))}
+            wanted = {topic: DesiredPolicy(TopicPolicy.model_validate(settings))}
             return [str(change) for change in policy_change.apply(self.conn, wanted)]
 
     def subscriptions(self, topic: str | None = None) -> list[Subscription]:
