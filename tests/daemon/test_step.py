@@ -101,10 +101,14 @@ def test_results_have_types_and_a_result_that_cannot_be_stored_names_the_reason(
 
     assert ended(queue, typed).result == "success"
     said = [entry["said"] for entry in journal.entries("typed", typed)]
-    assert said == [["Label(number=7, tags=('a',))", {"number": 7, "tags": ["a"]}, [1, 3]]] * 2
+    assert said == [[["Label(number=7, tags=('a',))"] * 4, {"number": 7, "tags": ["a"]}, [1, 3]]] * 2
     assert ended(queue, refused).result == "success"
     why = {entry["case"]: entry["said"] for entry in journal.entries("refused", refused)}
-    assert list(why) == ["no json", "large", "wider as jsonb", "another type", "name", "twice", "another attempt"]
+    cases = ["no json", "large", "wider as jsonb", "another type", "no type", "name", "twice", "another attempt"]
+    assert list(why) == cases
+    assert "the result of step 'd' is no int: (whole): Input should be a valid integer" in why["another type"]
+    assert "annotate its function with what it returns, or give returns=" in why["another type"]
+    assert "the return annotation 'Late' of buy_later cannot be read: name 'Late' is not defined" in why["no type"]
     assert "the result of step 'b' has 1,100,002 bytes, 1,048,576 is the limit" in why["large"]
     assert "done already in this attempt" in why["twice"]
     assert "was kept by another attempt in the meantime" in why["another attempt"]

@@ -6,7 +6,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVarTuple, Unpack, cast, overload
 
 import psycopg
 from typing_extensions import TypeVar
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 # The type of the resources of an application; a context without this type accepts any.
 R = TypeVar("R", default=Any)
+T = TypeVar("T")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
 
 # The longest time that messages.heartbeat accepts.
@@ -291,7 +295,39 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
         """
         self._heartbeat(extend)
 
+    @overload
     def step(
+        self,
+        name: str,
+        function: Callable[[psycopg.Connection[Any], Unpack[Ts]], Any],
+        /,
+        *args: *Ts,
+        returns: type[T],
+        transaction: Literal[True],
+    ) -> T: ...
+
+    @overload
+    def step(self, name: str, function: Callable[[Unpack[Ts]], Any], /, *args: *Ts, returns: type[T]) -> T: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[..., Any], /, *args: Any, returns: UnionType, transaction: bool = False
+    ) -> Any: ...
+
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[[psycopg.Connection[Any], Unpack[Ts]], T],
+        /,
+        *args: *Ts,
+        transaction: Literal[True],
+    ) -> T: ...
+
+    @overload
+    def step(self, name: str, function: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T: ...
+
+    def step(  # type: ignore[misc]  # the arguments of a function have other names than these options
         self,
         name: str,
         function: Callable[..., Any],
@@ -312,15 +348,17 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
             name: the name of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
             function: does the step; its result is kept as JSON.
             *args: the arguments of the function.
-            returns: the type of the result, if it is more than JSON: a pydantic model, a dataclass, `list[Order]`.
+            returns: the type of the result: a pydantic model, a dataclass, `list[Order]`; unless given, the one in the
+                annotation of the function. Without both, what JSON gives.
             transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that
                 connection: the SQL on it takes effect exactly once. Inside a `ctx.transaction()` block, that
                 transaction is used, and the result is kept with it.
-            **named: keyword arguments of the function.
+            **named: keyword arguments of the function; with `returns` or `transaction`, type checkers want
+                `functools.partial` for them.
 
         Raises:
-            InvalidStep: the result is not JSON, has more than 1 MiB or does not fit its type, or the name was used
-                before in this attempt.
+            InvalidStep: the result is not JSON, has more than 1 MiB or does not fit its type, its type cannot be read,
+                or the name was used before in this attempt.
             LockLost: this worker no longer holds the message; nothing was kept.
             RuntimeError: the handler runs with isolation = "process".
         """
@@ -381,7 +419,48 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
         """
         return self._heartbeat(extend)
 
+    @overload
     def step(
+        self,
+        name: str,
+        function: Callable[[psycopg.AsyncConnection[Any], Unpack[Ts]], Any],
+        /,
+        *args: *Ts,
+        returns: type[T],
+        transaction: Literal[True],
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[[Unpack[Ts]], Any], /, *args: *Ts, returns: type[T]
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[..., Any], /, *args: Any, returns: UnionType, transaction: bool = False
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[[psycopg.AsyncConnection[Any], Unpack[Ts]], Awaitable[T]],
+        /,
+        *args: *Ts,
+        transaction: Literal[True],
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **named: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **named: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def step(  # type: ignore[misc]  # the arguments of a function have other names than these options
         self,
         name: str,
         function: Callable[..., Any],

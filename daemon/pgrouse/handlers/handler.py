@@ -10,22 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, get_args
+from typing import Any
 
 import pydantic
 from pydantic import TypeAdapter
-from pydantic_core import core_schema, from_json
+from pydantic_core import from_json
 
 from pgrouse.client.message import Message
 from pgrouse.handlers.ack_rules import DEFAULT_ACK_RULES, AckRules
 from pgrouse.handlers.outcome import Reject
-
-# Kinds of validation errors whose texts quote the value, or come from a user's validators, which may quote it. Custom
-# kinds may quote it too.
-ERRORS_WITH_VALUES = frozenset(
-    {"value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "timezone_offset"}
-)
-ERRORS_WITHOUT_VALUES = frozenset(get_args(core_schema.ErrorType)) - ERRORS_WITH_VALUES
+from pgrouse.handlers.validation import list_problems
 
 
 class ExecutionMode(Enum):
@@ -92,18 +86,6 @@ class Handler:
                 return self.payload.validate_python(message.body)
             return self.payload.validate_json(message.payload)
         except pydantic.ValidationError as error:
-            raise Reject(f"payload: {_list(error)}") from None
+            raise Reject(f"payload: {list_problems(error)}") from None
         except (ValueError, RecursionError) as error:
             raise Reject(f"payload cannot be decoded: {error}") from None
-
-
-def _list(error: pydantic.ValidationError) -> str:
-    """Return the errors without the values.
-
-    The contents of a payload must not get into an archive that analysts read.
-    """
-    each = (
-        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg'] if e['type'] in ERRORS_WITHOUT_VALUES else e['type']}"
-        for e in error.errors(include_url=False, include_input=False)
-    )
-    return "; ".join(each)

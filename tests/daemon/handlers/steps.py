@@ -111,12 +111,29 @@ async def roll_back(payload, ctx):
     await ctx.step("after", count, ctx, "after")
 
 
+def buy_label(number, *, tag) -> Label:
+    return {"number": number, "tags": [tag]}
+
+
+async def buy_label_async(number) -> Label | None:
+    return Label(number, ("a",))
+
+
+def buy_later(number) -> Late:  # noqa: F821 - as a name that only type checkers import
+    raise AssertionError
+
+
 async def typed(payload, ctx):
     """A stored result has its type even the first time; without a type it is what JSON has."""
-    label = await ctx.step("label", Label, 7, ("a",), returns=Label)
-    plain = await ctx.step("plain", Label, 7, ("a",))
+    label = [
+        await ctx.step("label", lambda: Label(7, ("a",)), returns=Label),
+        await ctx.step("of a class", Label, 7, ("a",)),
+        await ctx.step("annotated", buy_label, 7, tag="a"),
+        await ctx.step("async", buy_label_async, 7),
+    ]
+    plain = await ctx.step("plain", lambda: Label(7, ("a",)))
     many = await ctx.step("many", lambda: {3, 1}, returns=list[int])
-    write("typed", ctx, said=[repr(label), plain, sorted(many)])
+    write("typed", ctx, said=[[*map(repr, label)], plain, sorted(many)])
     if ctx.attempt == 1:
         raise Retry
 
@@ -133,6 +150,7 @@ async def refused(payload, ctx):
         "large": lambda: ctx.step("b", lambda: "x" * 1_100_000),
         "wider as jsonb": lambda: ctx.step("c", lambda: [1e300] * 9_000),
         "another type": lambda: ctx.step("d", lambda: "x", returns=int),
+        "no type": lambda: ctx.step("g", buy_later, 7),
         "name": lambda: ctx.step("", count),
         "twice": lambda: ctx.step("e", lambda: 1),
         "another attempt": lambda: ctx.step("f", kept_by_another, ctx.id, transaction=True),

@@ -14,12 +14,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import psycopg
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from pgrouse import jsonb
 from pgrouse.backoff import FailureLog, backoff_s
@@ -29,6 +27,7 @@ from pgrouse.client.message import Message
 from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
 from pgrouse.handlers.ctx import step_transaction
 from pgrouse.handlers.ctx.publish_tracker import PublishTracker
+from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool, HandlerRuntime
 from pgrouse.publishing.new_message import LABEL
 from pgrouse.run_sync import run_sync
@@ -49,14 +48,14 @@ class Step:
 
     Attributes:
         function: does the step if no earlier attempt kept its result; it has all its arguments but the connection.
-        returns: the type of its result; None = the type that JSON gives.
+        returns: the type of its result.
         transaction: whether the function gets a connection first, whose transaction also keeps the result.
         is_saved: whether its result is of use later; it is not if the message is completed already.
     """
 
     name: str
     function: Callable[..., Any]
-    returns: Any = None
+    returns: ReturnType
     transaction: bool = False
     is_saved: bool = True
 
@@ -81,15 +80,13 @@ class Step:
         Raises:
             InvalidStep: it does not match its type.
         """
-        if self.returns is None:
-            return from_json(text)
         try:
-            return _adapter(self.returns).validate_json(text)
-        except ValidationError as error:
+            return self.returns.read(text)
+        except ValueError as error:
             raise InvalidStep(
-                f"the result of step {self.name!r} is no {self.returns}: {error.error_count()} problems, the first: "
-                f"{error.errors(include_url=False, include_input=False)[0]['msg']}"
-            ) from error
+                f"the result of step {self.name!r} is no {self.returns}: {error}: annotate its function with what it "
+                "returns, or give returns=; if older code kept this result, give the step another name"
+            ) from None
 
 
 class Steps:
@@ -348,11 +345,6 @@ async def _answer(access: AsyncStepConnection | BlockingStepConnection, conn: Co
         raise InvalidStep(f"ctx.step: {error.diag.message_primary}") from error
 
 
-@lru_cache(maxsize=256)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def to_step(
     name: str,
     function: Callable[..., Any],
@@ -362,8 +354,18 @@ def to_step(
     transaction: bool,
     is_saved: bool,
 ) -> Step:
-    """Return the step with the arguments of its function; a connection comes before them."""
-    return Step(name, partial(_call, function, args, named), returns, transaction, is_saved)
+    """Return the step with the arguments of its function; a connection comes before them.
+
+    returns: the type of its result; None = the one in the annotation of the function.
+
+    Raises:
+        InvalidStep: the annotation cannot be read, or pydantic cannot validate the type.
+    """
+    try:
+        kind = find_return_type(function) if returns is None else ReturnType(returns)
+    except TypeError as error:
+        raise InvalidStep(f"ctx.step: {error}, or give returns=") from None
+    return Step(name, partial(_call, function, args, named), kind, transaction, is_saved)
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], *conn: Any) -> Any:
