@@ -5,7 +5,7 @@ An unneeded ignore is an error: each of them shows that a forgotten `await` is f
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import psycopg
 import sqlalchemy
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, scoped_session
 from pgrouse import NewMessage, Published, publish, publish_many
 from pgrouse.publishing.drivers.connection_types import AsyncpgConnection, DjangoConnection
 from pgrouse.publishing.published import PublishedMany
+from pgrouse.testing import assert_not_published, assert_published, published
 
 MANY: list[NewMessage] = []
 
@@ -70,3 +71,18 @@ def blocking(
     assert_type(publish(django, "t"), Published)
     assert_type(publish_many(session, MANY), PublishedMany)
     assert_type(publish_many(session, MANY, returning=True), list[Published])
+
+
+def in_tests(psycopgs: psycopg.Connection[object], session: Session) -> None:
+    assert_type(published(psycopgs, "t"), list[dict[str, Any]])
+    assert_type(assert_published(session, "t", {"id": 1}, count=1), list[dict[str, Any]])
+    assert_type(assert_not_published(session, "t"), list[dict[str, Any]])
+    published(7)  # type: ignore[call-overload]
+
+
+async def in_tests_awaited(session: AsyncSession) -> None:
+    assert_type(await published(session, "t"), list[dict[str, Any]])
+    assert_type(await assert_published(session, "t"), list[dict[str, Any]])
+    published(session, "t")  # type: ignore[unused-coroutine]
+    assert_published(session, "t")  # type: ignore[unused-coroutine]
+    assert_not_published(session, "t")  # type: ignore[unused-coroutine]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from pydantic_core import from_json
 
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.drivers.driver import Driver
 from pgrouse.publishing.statement import Statement
+
+if TYPE_CHECKING:
+    from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
 # As one text: the codecs for JSON and bytes differ between connections.
 COLUMNS = ("id", "topic", "payload", "headers", "key", "channel", "priority", "max_attempts")
@@ -29,6 +32,17 @@ class Anything:
 
 
 ANY = Anything()
+Messages = list[dict[str, Any]]
+
+
+@overload
+def published(  # type: ignore[overload-overlap]  # an async connection of SQLAlchemy has all that a blocking one has
+    conn: AnyAsyncConnection, topic: str | None = None
+) -> Coroutine[Any, Any, Messages]: ...
+
+
+@overload
+def published(conn: AnyBlockingConnection, topic: str | None = None) -> Messages: ...
 
 
 def published(conn: Any, topic: str | None = None) -> Any:
@@ -40,6 +54,18 @@ def published(conn: Any, topic: str | None = None) -> Any:
     """
     driver = driver_of(conn)
     return driver.run(_published(driver, topic))
+
+
+@overload
+def assert_published(
+    conn: AnyAsyncConnection, topic: str, payload: Any = ANY, *, count: int | None = None, **options: Any
+) -> Coroutine[Any, Any, Messages]: ...
+
+
+@overload
+def assert_published(
+    conn: AnyBlockingConnection, topic: str, payload: Any = ANY, *, count: int | None = None, **options: Any
+) -> Messages: ...
 
 
 def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | None = None, **options: Any) -> Any:
@@ -60,6 +86,16 @@ def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | 
     return driver.run(_assert_published(driver, topic, payload, count, options))
 
 
+@overload
+def assert_not_published(
+    conn: AnyAsyncConnection, topic: str, payload: Any = ANY, **options: Any
+) -> Coroutine[Any, Any, Messages]: ...
+
+
+@overload
+def assert_not_published(conn: AnyBlockingConnection, topic: str, payload: Any = ANY, **options: Any) -> Messages: ...
+
+
 def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: Any) -> Any:
     """Assert that no such message was published; the arguments are those of `assert_published`.
 
@@ -69,15 +105,15 @@ def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: A
     return assert_published(conn, topic, payload, count=0, **options)
 
 
-async def _published(driver: Driver, topic: str | None) -> list[dict[str, Any]]:
+async def _published(driver: Driver, topic: str | None) -> Messages:
     (text,) = await driver.fetch_row(Statement(ALL, {"topic": topic})) or ("[]",)
-    rows = cast("list[dict[str, Any]]", from_json(text))
+    rows = cast("Messages", from_json(text))
     return [row | {"body": None if row["body"] is None else bytes.fromhex(row["body"])} for row in rows]
 
 
 async def _assert_published(
     driver: Driver, topic: str, payload: Any, count: int | None, options: dict[str, Any]
-) -> list[dict[str, Any]]:
+) -> Messages:
     __tracebackhide__ = True
     wanted = options if payload is ANY else {"payload": payload, **options}
     of_topic = await _published(driver, topic)
@@ -108,7 +144,7 @@ def _fits(wanted: Any, there: Any) -> bool:
     return bool(wanted == there)
 
 
-def _listed(messages: list[dict[str, Any]]) -> str:
+def _listed(messages: Messages) -> str:
     more = "\n  …" if len(messages) > 20 else ""  # noqa: PLR2004
     return "".join(f"\n  {_brief(each)}" for each in messages[:20]) + more
 
@@ -117,6 +153,6 @@ def _brief(message: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r:.200}" for name, value in message.items() if value is not None)
 
 
-def _others(messages: list[dict[str, Any]]) -> str:
+def _others(messages: Messages) -> str:
     topics = sorted({each["topic"] for each in messages})
     return f"; other topics: {', '.join(topics)}" if topics else ""
