@@ -12,12 +12,14 @@ from pgrouse.errors import DecryptionFailed as DecryptionFailed
 from pgrouse.errors import EncryptionKeyMissing as EncryptionKeyMissing
 from pgrouse.errors import InvalidMessage as InvalidMessage
 from pgrouse.errors import InvalidPayload as InvalidPayload
+from pgrouse.errors import InvalidResult as InvalidResult
 from pgrouse.errors import InvalidSetting as InvalidSetting
 from pgrouse.errors import InvalidStep as InvalidStep
 from pgrouse.errors import KeyTaken as KeyTaken
 from pgrouse.errors import LifespanFailed as LifespanFailed
 from pgrouse.errors import LockLost as LockLost
 from pgrouse.errors import MessageNotFound as MessageNotFound
+from pgrouse.errors import MessageUnsuccessful as MessageUnsuccessful
 from pgrouse.errors import PayloadTooLarge as PayloadTooLarge
 from pgrouse.errors import PgrouseError as PgrouseError
 from pgrouse.errors import PredecessorNotFound as PredecessorNotFound
@@ -37,6 +39,7 @@ from pgrouse.handlers.context import AsyncContext as AsyncContext
 from pgrouse.handlers.context import Context as Context
 from pgrouse.handlers.ctx.predecessors import Predecessor as Predecessor
 from pgrouse.handlers.declaration.failure import Failure as Failure
+from pgrouse.handlers.declaration.message_handle import MessageHandle as MessageHandle
 from pgrouse.handlers.declaration.topic import Topic as Topic
 from pgrouse.handlers.declaration.topic import topic as topic
 from pgrouse.handlers.outcome import Defer as Defer

@@ -6,6 +6,10 @@ Each states what is wrong, where, and how to fix it; `exit_code` is the exit cod
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pgrouse.client.message_result import MessageResult
 
 
 class ExitCode(IntEnum):
@@ -172,6 +176,25 @@ class ResultForbidden(PgrouseError, PermissionError):
 
     It did not publish it (or not all of it), or not with `expect_result`.
     """
+
+
+class MessageUnsuccessful(PgrouseError):
+    """The message whose result is wanted ended without success, so that there is none.
+
+    Attributes:
+        ended: how it ended.
+    """
+
+    def __init__(self, text: str, ended: MessageResult) -> None:
+        super().__init__(text)
+        self.ended = ended
+
+    def __reduce__(self) -> tuple[type[MessageUnsuccessful], tuple[str, MessageResult]]:
+        return type(self), (str(self), self.ended)
+
+
+class InvalidResult(PgrouseError, ValueError):
+    """What is kept of a message's result does not fit the annotation of its handler."""
 
 
 class EncryptionKeyMissing(PgrouseError):

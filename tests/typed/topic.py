@@ -5,6 +5,7 @@ An ignore that is not needed is an error: each of them is a mistake that is dete
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from pgrouse import AsyncBatchContext, AsyncClient, AsyncContext, Client, Context, Item, Published, topic
+from pgrouse import AsyncBatchContext, AsyncClient, AsyncContext, Client, Context, Item, MessageHandle, topic
 from pgrouse.publishing.drivers.connection_types import AsyncpgConnection, DjangoConnection
 from pgrouse.publishing.published import PublishedMany
 
@@ -61,14 +62,14 @@ async def report_mail(items: list[Item[Report]], ctx: AsyncBatchContext) -> None
 def blocking(
     conn: psycopg.Connection[Any], session: Session, django: DjangoConnection, cursor: psycopg.Cursor[Any]
 ) -> None:
-    assert_type(order_created.publish(conn, Order(id=1)), Published)
-    assert_type(order_created.publish(session, Order(id=1), key="k", delay="5s"), Published)
-    assert_type(order_created.publish(django, Order(id=1)), Published)
+    assert_type(order_created.publish(conn, Order(id=1)), MessageHandle[int])
+    assert_type(order_created.publish(session, Order(id=1), key="k", delay="5s"), MessageHandle[int])
+    assert_type(order_created.publish(django, Order(id=1)), MessageHandle[int])
     assert_type(order_created.publish_many(cursor, [Order(id=1)], priority=1), PublishedMany)
-    assert_type(mail_send.publish(conn, {"to": "a"}), Published)
-    assert_type(report_build.publish(conn, Report(1)), Published)
-    assert_type(report_mail.publish(conn, Report(1)), Published)
-    assert_type(order_created.publish_many(conn, [Order(id=1)], returning=True), list[Published])
+    assert_type(mail_send.publish(conn, {"to": "a"}), MessageHandle[str])
+    assert_type(report_build.publish(conn, Report(1)), MessageHandle[Any])
+    assert_type(report_mail.publish(conn, Report(1)), MessageHandle[Any])
+    assert_type(order_created.publish_many(conn, [Order(id=1)], returning=True), list[MessageHandle[int]])
     nothing.publish(conn, None)
     image_store.publish(conn, b"...")
     order_created.publish(conn, {"id": 1})  # type: ignore[call-overload]
@@ -84,9 +85,9 @@ def blocking(
 
 
 async def awaited(conn: psycopg.AsyncConnection[Any], session: AsyncSession, asyncpg: AsyncpgConnection) -> None:
-    assert_type(await order_created.publish(conn, Order(id=1)), Published)
-    assert_type(await order_created.publish(session, Order(id=1), key="k"), Published)
-    assert_type(await order_created.publish(asyncpg, Order(id=1)), Published)
+    assert_type(await order_created.publish(conn, Order(id=1)), MessageHandle[Coroutine[Any, Any, int]])
+    assert_type(await order_created.publish(session, Order(id=1), key="k"), MessageHandle[Coroutine[Any, Any, int]])
+    assert_type(await order_created.publish(asyncpg, Order(id=1)), MessageHandle[Coroutine[Any, Any, int]])
     assert_type(await order_created.publish_many(session, [Order(id=1)]), PublishedMany)
     await order_created.publish(session, Report(1))  # type: ignore[call-overload]
     order_created.publish(conn, Order(id=1))  # type: ignore[unused-coroutine]
@@ -106,14 +107,14 @@ async def called(ctx: AsyncContext, item: Item[Report], batch: AsyncBatchContext
 
 
 def in_handlers(ctx: Context, client: Client) -> None:
-    assert_type(order_created.publish(ctx, Order(id=1)), Published)
-    assert_type(order_created.publish(client, Order(id=1)), Published)
+    assert_type(order_created.publish(ctx, Order(id=1)), MessageHandle[int])
+    assert_type(order_created.publish(client, Order(id=1)), MessageHandle[int])
     order_created.publish(ctx, Report(1))  # type: ignore[call-overload]
 
 
 async def in_async_handlers(ctx: AsyncContext, client: AsyncClient) -> None:
-    assert_type(await order_created.publish(ctx, Order(id=1), delay=5), Published)
-    assert_type(await order_created.publish(client, Order(id=1)), Published)
+    assert_type(await order_created.publish(ctx, Order(id=1), delay=5), MessageHandle[Coroutine[Any, Any, int]])
+    assert_type(await order_created.publish(client, Order(id=1)), MessageHandle[Coroutine[Any, Any, int]])
     order_created.publish(ctx, Order(id=1))  # type: ignore[unused-coroutine]
 
 

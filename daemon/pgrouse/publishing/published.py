@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 PublishOutcome = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
 
@@ -18,7 +18,7 @@ class Published(int):
 
     outcome: PublishOutcome
 
-    def __new__(cls, message_id: int | None, outcome: PublishOutcome = "inserted") -> Published:
+    def __new__(cls, message_id: int | None, outcome: PublishOutcome = "inserted") -> Self:
         """Create the result. Without an id the message was dropped."""
         published = super().__new__(cls, message_id or 0)
         published.outcome = outcome

@@ -6,12 +6,13 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pgrouse import events
 from pgrouse.event_logger import log
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class AwaitedCall(NamedTuple):
@@ -49,7 +50,8 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], topic: str | None, action: str = "publish") -> None:
-        self._coroutine, self.topic, self.action = coroutine, topic, action
+        self._coroutine: Coroutine[Any, Any, Any] = coroutine
+        self._innermost, self.topic, self.action = coroutine, topic, action
         self.is_started = False
         self.on_never_awaited: Callable[[str], None] | None = None
 
@@ -58,6 +60,11 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
         """The error text for a coroutine that is not awaited."""
         shown = f"{self.topic!r}, ..." if self.action == "publish" else "..."
         return f"ctx.{self.action}({shown}) was not awaited, and {ACTIONS[self.action].undone}: await it"
+
+    def then(self, change: Callable[[T], U]) -> TrackedCoroutine[U]:
+        """Let it return what `change` makes of its result; return it. It is tracked as before."""
+        self._coroutine = _changed_result(self._coroutine, change)
+        return cast("TrackedCoroutine[U]", self)
 
     def __await__(self) -> Generator[Any, Any, T]:
         self.is_started = True
@@ -76,7 +83,11 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
     def close(self) -> None:
         """Close it without running it further."""
         self.is_started = True
+        self._close()
+
+    def _close(self) -> None:
         self._coroutine.close()
+        self._innermost.close()  # a coroutine around it that has not begun does not close it
 
     def __del__(self) -> None:
         if self.is_started or sys.is_finalizing():
@@ -86,8 +97,13 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
         # A destructor must not raise, and a logger of the application may do anything.
         with suppress(Exception):
             # Otherwise the interpreter would warn of the same, without a level and a place.
-            self._coroutine.close()
+            self._close()
             _log_never_awaited(ACTIONS[self.action], self.topic)
+
+
+async def _changed_result(coroutine: Coroutine[Any, Any, T], change: Callable[[T], U]) -> U:
+    """Return what `change` makes of the result of a coroutine."""
+    return change(await coroutine)
 
 
 def _log_never_awaited(action: AwaitedCall, topic: str | None) -> None:

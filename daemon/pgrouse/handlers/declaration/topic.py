@@ -10,12 +10,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Unpack, overload
 
+from typing_extensions import TypeVar
+
+from pgrouse.handlers.declaration.message_handle import MessageHandle, Publication, find_where
 from pgrouse.handlers.declaration.topic_options import ScheduleOptions, TopicOptions
+from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.publishing.new_message import ManyOptions, MessageOptions, NewMessage
 from pgrouse.publishing.publish import publish, publish_many
+from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
 if TYPE_CHECKING:
     from pgrouse.client.async_client import AsyncClient
@@ -32,6 +37,10 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+# What `publish` gets as the result: R_co, awaited; of a batch handler, an element of it.
+Output_co = TypeVar("Output_co", covariant=True, default=Any)
+# A coroutine of what a handler returns.
+Awaited = Coroutine[Any, Any, R]
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class DeclaredSchedule:
     place: Place
 
 
-class Topic(Generic[Payload, P, R_co]):
+class Topic(Generic[Payload, P, R_co, Output_co]):
     """A topic and its handler. The decorator `topic` creates it.
 
     Attributes:
@@ -97,7 +106,7 @@ class Topic(Generic[Payload, P, R_co]):
         *,
         cipher: Cipher | None = None,
         **options: Unpack[MessageOptions],
-    ) -> Coroutine[Any, Any, Published]: ...
+    ) -> Awaited[MessageHandle[Awaited[Output_co]]]: ...
 
     @overload
     def publish(
@@ -107,10 +116,10 @@ class Topic(Generic[Payload, P, R_co]):
         *,
         cipher: Cipher | None = None,
         **options: Unpack[MessageOptions],
-    ) -> Published: ...
+    ) -> MessageHandle[Output_co]: ...
 
     def publish(self, conn: Any, payload: Any, *, cipher: Cipher | None = None, **options: Any) -> Any:
-        """Publish one message to the topic, as `pgrouse.publish` does.
+        """Publish one message to the topic, as `pgrouse.publish` does, and return its id and a way to its result.
 
         If the payload is bytes, they are the message's body.
 
@@ -124,7 +133,8 @@ class Topic(Generic[Payload, P, R_co]):
         if cipher is not None:
             options["cipher"] = cipher
         of_its_own = getattr(conn, "publish", None)
-        return of_its_own(self.name, **options) if of_its_own else publish(conn, self.name, **options)
+        published = of_its_own(self.name, **options) if of_its_own else publish(conn, self.name, **options)
+        return self._with_handles(published, conn, cipher, MessageHandle.of)
 
     @overload
     def publish_many(  # type: ignore[overload-overlap]  # as of publish
@@ -135,7 +145,7 @@ class Topic(Generic[Payload, P, R_co]):
         cipher: Cipher | None = None,
         returning: Literal[False] = False,
         **options: Unpack[ManyOptions],
-    ) -> Coroutine[Any, Any, PublishedMany]: ...
+    ) -> Awaited[PublishedMany]: ...
 
     @overload
     def publish_many(  # type: ignore[overload-overlap]  # as of publish
@@ -146,7 +156,7 @@ class Topic(Generic[Payload, P, R_co]):
         cipher: Cipher | None = None,
         returning: Literal[True],
         **options: Unpack[ManyOptions],
-    ) -> Coroutine[Any, Any, list[Published]]: ...
+    ) -> Awaited[list[MessageHandle[Awaited[Output_co]]]]: ...
 
     @overload
     def publish_many(
@@ -168,7 +178,7 @@ class Topic(Generic[Payload, P, R_co]):
         cipher: Cipher | None = None,
         returning: Literal[True],
         **options: Unpack[ManyOptions],
-    ) -> list[Published]: ...
+    ) -> list[MessageHandle[Output_co]]: ...
 
     def publish_many(
         self,
@@ -187,7 +197,31 @@ class Topic(Generic[Payload, P, R_co]):
         if isinstance(payloads, list | tuple):
             messages = list(messages)  # a list is encoded while the server stores it
         many: Any = publish_many  # one call for all kinds of connections and results
-        return many(conn, messages, cipher=cipher, returning=returning)
+        published = many(conn, messages, cipher=cipher, returning=returning)
+        return self._with_handles(published, conn, cipher, _handles) if returning else published
+
+    @cached_property
+    def returns(self) -> ReturnType:
+        """The type of the output of its messages: what the function returns, awaited and without outcomes.
+
+        Raises:
+            TypeError: its annotation cannot be read, or is not a type that pydantic can validate.
+        """
+        return find_return_type(self.function, is_batch="batch_size" in self.options)
+
+    def _with_handles(
+        self, published: Any, publisher: Any, cipher: Cipher | None, handles: Callable[[Any, Publication], Any]
+    ) -> Any:
+        is_async = isinstance(published, Coroutine)
+        publication = Publication(self, find_where(publisher), cipher, is_async)
+
+        def change(result: Any) -> Any:
+            return handles(result, publication)
+
+        if not is_async:
+            return change(published)
+        tracked = published if isinstance(published, TrackedCoroutine) else TrackedCoroutine(published, self.name)
+        return tracked.then(change)
 
     def message(self, payload: Payload, **options: Unpack[MessageOptions]) -> NewMessage:
         """Return a message of the topic, for a `publish_many` of several topics, or with different options."""
@@ -216,11 +250,19 @@ class TopicDecorator(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Payload, Q], R], /
-    ) -> Topic[Payload, Concatenate[Payload, Q], R]: ...
+        self, function: Callable[Concatenate[Payload, Q], Awaited[R]], /
+    ) -> Topic[Payload, Concatenate[Payload, Q], Awaited[R], R]: ...
 
     @overload
-    def __call__(self, function: Callable[[], R], /) -> Topic[Any, [], R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[Payload, Q], R], /
+    ) -> Topic[Payload, Concatenate[Payload, Q], R, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[], Awaited[R]], /) -> Topic[Any, [], Awaited[R], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[], R], /) -> Topic[Any, [], R, R]: ...
 
 
 class BatchTopicDecorator(Protocol):
@@ -228,8 +270,28 @@ class BatchTopicDecorator(Protocol):
 
     @overload
     def __call__(
+        self, function: Callable[Concatenate[list[Item[Payload]], Q], Awaited[list[R]]], /
+    ) -> Topic[Payload, Concatenate[list[Item[Payload]], Q], Awaited[list[R]], R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[Item[Payload]], Q], list[R]], /
+    ) -> Topic[Payload, Concatenate[list[Item[Payload]], Q], list[R], R]: ...
+
+    @overload
+    def __call__(
         self, function: Callable[Concatenate[list[Item[Payload]], Q], R], /
     ) -> Topic[Payload, Concatenate[list[Item[Payload]], Q], R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[Payload], Q], Awaited[list[R]]], /
+    ) -> Topic[Payload, Concatenate[list[Payload], Q], Awaited[list[R]], R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[Payload], Q], list[R]], /
+    ) -> Topic[Payload, Concatenate[list[Payload], Q], list[R], R]: ...
 
     @overload
     def __call__(
@@ -266,6 +328,10 @@ def topic(name: str, **options: Any) -> Any:
         return Topic(name, function, options, place)
 
     return declare
+
+
+def _handles(published: list[Published], publication: Publication) -> list[MessageHandle[Any]]:
+    return [MessageHandle.of(each, publication) for each in published]
 
 
 def _caller() -> Place:
