@@ -108,7 +108,7 @@ def test_results_have_types_and_a_result_that_cannot_be_stored_names_the_reason(
     assert list(why) == cases
     assert "the result of step 'd' is no int: (whole): Input should be a valid integer" in why["another type"]
     assert "annotate its function with what it returns, or give returns=" in why["another type"]
-    assert "the return annotation 'Late' of buy_later cannot be read: name 'Late' is not defined" in why["no type"]
+    assert "the return annotation of buy_later cannot be read: name 'Late' is not defined" in why["no type"]
     assert "the result of step 'b' has 1,100,002 bytes, 1,048,576 is the limit" in why["large"]
     assert "done already in this attempt" in why["twice"]
     assert "was kept by another attempt in the meantime" in why["another attempt"]

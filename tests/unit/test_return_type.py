@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, partial, wraps
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
 
 import pytest
 from pydantic import BaseModel, Field
@@ -75,6 +75,10 @@ def only_outcomes() -> Fail:
     raise NotImplementedError
 
 
+def never() -> NoReturn:
+    raise NotImplementedError
+
+
 def optional() -> Optional[Order]:  # noqa: UP045 - the old form is another type at run time
     raise NotImplementedError
 
@@ -126,6 +130,7 @@ def not_listed() -> None: ...
         (a_task, ORDER, Order(id=7)),
         (outcomes, ORDER, Order(id=7)),
         (only_outcomes, ORDER, {"id": 7}),
+        (never, ORDER, {"id": 7}),
         (optional, "null", None),
         (optional, ORDER, Order(id=7)),
         (limited, "4", 4),
@@ -163,7 +168,10 @@ def test_a_result_of_another_type_is_an_error_without_its_value() -> None:
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (unknown, r"annotation 'OnlyForCheckers' of unknown cannot be read: name .* import what it names at run time"),
+        (
+            unknown,
+            r"annotation of unknown cannot be read: name 'OnlyForCheckers' is .* import what it names at run time",
+        ),
         (no_type, r"^Event cannot be validated: Unable to generate .*: use a pydantic model, a dataclass"),
     ],
 )

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial, reduce
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -78,13 +78,13 @@ def _unwrap(function: Callable[..., Any]) -> Any:
 
 def _annotation(function: Any) -> Any:
     """Evaluate this annotation alone: those of the arguments may name what only type checkers import."""
-    annotation = getattr(function, "__annotations__", {}).get("return", Any)
-    carrier = type("Carrier", (), {"__annotations__": {"return": annotation}})
     try:
+        annotation = getattr(function, "__annotations__", {}).get("return", Any)
+        carrier = type("Carrier", (), {"__annotations__": {"return": annotation}})
         return get_type_hints(carrier, getattr(function, "__globals__", {}), include_extras=True)["return"]
     except Exception as error:  # noqa: BLE001 - evaluating it may raise anything
         raise TypeError(
-            f"the return annotation {annotation!r} of {function.__qualname__} cannot be read: {error}: "
+            f"the return annotation of {function.__qualname__} cannot be read: {error}: "
             "import what it names at run time too, not only for type checkers"
         ) from None
 
@@ -97,10 +97,14 @@ def _awaited(wanted: Any) -> Any:
 
 def _without_outcomes(wanted: Any) -> Any:
     alternatives = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
-    kept = [each for each in alternatives if not (isinstance(each, type) and issubclass(each, Outcome))]
+    kept = [each for each in alternatives if not _is_no_result(each)]
     if len(kept) == len(alternatives):
         return wanted
     return reduce(operator.or_, kept) if kept else Any
+
+
+def _is_no_result(wanted: Any) -> bool:
+    return wanted in (Never, NoReturn) or (isinstance(wanted, type) and issubclass(wanted, Outcome))
 
 
 def _element(wanted: Any) -> Any:
