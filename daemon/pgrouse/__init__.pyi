@@ -39,6 +39,7 @@ from pgrouse.handlers.context import AsyncContext as AsyncContext
 from pgrouse.handlers.context import Context as Context
 from pgrouse.handlers.ctx.predecessors import Predecessor as Predecessor
 from pgrouse.handlers.declaration.failure import Failure as Failure
+from pgrouse.handlers.declaration.message_handle import AsyncMessageHandle as AsyncMessageHandle
 from pgrouse.handlers.declaration.message_handle import MessageHandle as MessageHandle
 from pgrouse.handlers.declaration.topic import Topic as Topic
 from pgrouse.handlers.declaration.topic import topic as topic

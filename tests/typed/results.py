@@ -5,7 +5,6 @@ An ignore that is not needed is an error: each of them is a mistake that is dete
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_type
@@ -19,6 +18,7 @@ from pgrouse import (
     AsyncBatchContext,
     AsyncClient,
     AsyncContext,
+    AsyncMessageHandle,
     Client,
     Context,
     Item,
@@ -114,7 +114,7 @@ async def awaited(
     conn: psycopg.AsyncConnection[Any], session: AsyncSession, client: AsyncClient, waiter: Waiter, ctx: AsyncContext
 ) -> None:
     handle = await send_receipt.publish(conn, Order(id=1))
-    assert_type(handle, MessageHandle[Coroutine[Any, Any, Receipt]])
+    assert_type(handle, AsyncMessageHandle[Receipt])
     assert_type(await handle.result(timeout=5), Receipt)
     assert_type(await handle.result("5s", where=waiter), Receipt)
     assert_type(await (await send_receipt.publish(session, Order(id=1))).result(), Receipt)
@@ -186,3 +186,22 @@ async def steps_awaited(ctx: AsyncContext) -> None:
     await ctx.step("a", store, 1, transaction=True)  # type: ignore[call-arg, arg-type]
     (await ctx.step("a", charge_async, 1)).upper()  # type: ignore[attr-defined]
     ctx.step("a", charge_async, 1)  # type: ignore[unused-coroutine]
+
+
+@topic("untyped")
+def untyped(order: Order) -> Any:
+    return order.id
+
+
+def without_a_type(conn: psycopg.Connection[Any]) -> None:
+    assert_type(untyped.publish(conn, Order(id=1)).result(), Any)
+    assert_type(drop_receipts.publish(conn, Order(id=1)).result(), Any)
+    value = untyped.publish(conn, Order(id=1)).result()
+    print(value)
+
+
+async def without_a_type_awaited(conn: psycopg.AsyncConnection[Any]) -> None:
+    assert_type(await (await untyped.publish(conn, Order(id=1))).result(), Any)
+    assert_type(await (await drop_receipts.publish(conn, Order(id=1))).result(), Any)
+    value = await (await drop_receipts.publish(conn, Order(id=1))).result()
+    print(value)

@@ -5,7 +5,6 @@ An ignore that is not needed is an error: each of them is a mistake that is dete
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
@@ -14,7 +13,17 @@ from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from pgrouse import AsyncBatchContext, AsyncClient, AsyncContext, Client, Context, Item, MessageHandle, topic
+from pgrouse import (
+    AsyncBatchContext,
+    AsyncClient,
+    AsyncContext,
+    AsyncMessageHandle,
+    Client,
+    Context,
+    Item,
+    MessageHandle,
+    topic,
+)
 from pgrouse.publishing.drivers.connection_types import AsyncpgConnection, DjangoConnection
 from pgrouse.publishing.published import PublishedMany
 
@@ -85,9 +94,9 @@ def blocking(
 
 
 async def awaited(conn: psycopg.AsyncConnection[Any], session: AsyncSession, asyncpg: AsyncpgConnection) -> None:
-    assert_type(await order_created.publish(conn, Order(id=1)), MessageHandle[Coroutine[Any, Any, int]])
-    assert_type(await order_created.publish(session, Order(id=1), key="k"), MessageHandle[Coroutine[Any, Any, int]])
-    assert_type(await order_created.publish(asyncpg, Order(id=1)), MessageHandle[Coroutine[Any, Any, int]])
+    assert_type(await order_created.publish(conn, Order(id=1)), AsyncMessageHandle[int])
+    assert_type(await order_created.publish(session, Order(id=1), key="k"), AsyncMessageHandle[int])
+    assert_type(await order_created.publish(asyncpg, Order(id=1)), AsyncMessageHandle[int])
     assert_type(await order_created.publish_many(session, [Order(id=1)]), PublishedMany)
     await order_created.publish(session, Report(1))  # type: ignore[call-overload]
     order_created.publish(conn, Order(id=1))  # type: ignore[unused-coroutine]
@@ -113,8 +122,8 @@ def in_handlers(ctx: Context, client: Client) -> None:
 
 
 async def in_async_handlers(ctx: AsyncContext, client: AsyncClient) -> None:
-    assert_type(await order_created.publish(ctx, Order(id=1), delay=5), MessageHandle[Coroutine[Any, Any, int]])
-    assert_type(await order_created.publish(client, Order(id=1)), MessageHandle[Coroutine[Any, Any, int]])
+    assert_type(await order_created.publish(ctx, Order(id=1), delay=5), AsyncMessageHandle[int])
+    assert_type(await order_created.publish(client, Order(id=1)), AsyncMessageHandle[int])
     order_created.publish(ctx, Order(id=1))  # type: ignore[unused-coroutine]
 
 

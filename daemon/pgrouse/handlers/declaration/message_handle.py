@@ -1,10 +1,13 @@
-"""A message that was published to a topic in code: its id, and how to get what its handler returns."""
+"""A message that was published to a topic in code: its id, and how to get what its handler returns.
+
+`MessageHandle` is what a blocking publish returns, `AsyncMessageHandle` what an awaited one does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 import psycopg
 from pydantic_core import to_json
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     Where: TypeAlias = str | AnyAsyncConnection | AnyBlockingConnection | Client | AsyncClient | Waiter
 
 R = TypeVar("R")
-# What the handler returns; or a coroutine of it, if the publish was awaited.
+# What the handler returns.
 Result_co = TypeVar("Result_co", covariant=True, default=Any)
 NOWHERE = (
     "does not know where to wait: a handler published it, or a connection of a pool, which others may use by now; "
@@ -48,13 +51,11 @@ class Publication:
         topic: to which topic.
         where: what can also wait for the end of the messages; None = nothing.
         cipher: encrypted them; None = nothing did.
-        is_async: whether the publish was awaited, and the wait for a result is too.
     """
 
     topic: Topic[Any, ..., Any]
     where: Any
     cipher: Cipher | None
-    is_async: bool
 
 
 def find_where(publisher: Any) -> Any:
@@ -68,8 +69,8 @@ def find_where(publisher: Any) -> Any:
     return None if getattr(conn, "_pool", None) is not None else publisher
 
 
-class MessageHandle(Published, Generic[Result_co]):
-    """The `Published` of a topic in code: the id of the message, and what its handler returns."""
+class SharedHandle(Published, Generic[Result_co]):
+    """The common part of both kinds of handles."""
 
     _publication: Publication
 
@@ -86,64 +87,16 @@ class MessageHandle(Published, Generic[Result_co]):
         """Copy and pickle it as what it is elsewhere: a Published."""
         return Published, (int(self), self.outcome)
 
-    @overload
-    def result(
-        self: MessageHandle[Coroutine[Any, Any, R | Reject | Fail | Retry | Defer]],
-        timeout: AnyDuration | None = None,
-        *,
-        where: Where | None = None,
-    ) -> Coroutine[Any, Any, R]: ...
-
-    @overload
-    def result(
-        self: MessageHandle[R | Reject | Fail | Retry | Defer],
-        timeout: AnyDuration | None = None,
-        *,
-        where: Where | None = None,
-    ) -> R: ...
-
-    def result(self, timeout: AnyDuration | None = None, *, where: Where | None = None) -> Any:
-        """Wait until the message has ended, and return what its handler returned, in the type of its annotation.
-
-        Await it if the publish was awaited.
-
-        Args:
-            timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
-            where: a connection or connection string as `wait_for` takes it, a Client or AsyncClient, or a Waiter; what
-                published the message, unless given.
-
-        Raises:
-            MessageUnsuccessful: it ended without success.
-            InvalidResult: the output does not fit the annotation, was dropped, or is not kept.
-            TimeoutError, MessageNotFound, ResultForbidden: as `wait_for`.
-            ValueError: there is no place to wait, or the transaction of the connection is not over, as of `wait_for`.
-            RuntimeError: the wait would block an event loop.
-            TypeError: `where` cannot wait; or it is async, and the publish was not.
-        """
-        is_async = self._publication.is_async
-        return self._read_async(where, timeout) if is_async else self._read_blocking(where, timeout)
-
-    async def _read_async(self, where: Where | None, timeout: AnyDuration | None) -> Any:  # noqa: ASYNC109
-        return self._read(await self._ended(where, timeout))
-
-    def _read_blocking(self, where: Where | None, timeout: AnyDuration | None) -> Any:
-        ended = self._ended(where, timeout)
-        if isinstance(ended, Coroutine):
-            ended.close()
-            raise TypeError(
-                f"message {self:d} was published without an await: result(where=...) must not be async either"
-            )
-        return self._read(ended)
-
-    def _ended(self, where: Where | None, timeout: AnyDuration | None) -> Any:
-        """Return how the message ended, or an awaitable of that."""
+    def _where(self, where: Where | None) -> Any:
+        """Return what waits for the end of the message."""
         if self.outcome == "dropped":
             raise MessageNotFound(f"topic {self._publication.topic.name} was full and dropped it: there is no message")
-        place: Any = self._publication.where if where is None else where
+        place = self._publication.where if where is None else where
         if place is None:
             raise ValueError(f"message {self:d} {NOWHERE}")
-        if isinstance(place, Waiter) and self._publication.is_async:
-            return place.ended(self, timeout)
+        return place
+
+    def _wait_for(self, place: Any, timeout: AnyDuration | None) -> Any:
         of_its_own = getattr(place, "wait_for", None)
         return of_its_own(self, timeout) if of_its_own else wait_for(place, self, timeout)
 
@@ -177,3 +130,56 @@ class MessageHandle(Published, Generic[Result_co]):
             f"has an output that is no {topic.returns}: {error}: let {handler} return what its annotation says, or "
             "correct the annotation; here and in the worker it must be the same"
         )
+
+
+class MessageHandle(SharedHandle[Result_co]):
+    """The `Published` of a topic in code: the id of the message, and what its handler returns."""
+
+    def result(
+        self: MessageHandle[R | Reject | Fail | Retry | Defer],
+        timeout: AnyDuration | None = None,
+        *,
+        where: Where | None = None,
+    ) -> R:
+        """Wait until the message has ended, and return what its handler returned, in the type of its annotation.
+
+        Args:
+            timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
+            where: a connection or connection string as `wait_for` takes it, a Client or a Waiter; what published the
+                message, unless given.
+
+        Raises:
+            MessageUnsuccessful: it ended without success.
+            InvalidResult: the output does not fit the annotation, was dropped, or is not kept.
+            TimeoutError, MessageNotFound, ResultForbidden: as `wait_for`.
+            ValueError: there is no place to wait, or the transaction of the connection is not over, as of `wait_for`.
+            RuntimeError: an event loop runs in this thread, which would stand still.
+            TypeError: `where` cannot wait, or is async; or the annotation of the handler cannot be read.
+        """
+        ended = self._wait_for(self._where(where), timeout)
+        if isinstance(ended, Coroutine):
+            ended.close()
+            raise TypeError(
+                f"message {self:d} was published without an await: result(where=...) must not be async either"
+            )
+        return cast("R", self._read(ended))
+
+
+class AsyncMessageHandle(SharedHandle[Result_co]):
+    """The same of a publish that was awaited."""
+
+    async def result(
+        self: AsyncMessageHandle[R | Reject | Fail | Retry | Defer],
+        timeout: AnyDuration | None = None,  # noqa: ASYNC109
+        *,
+        where: Where | None = None,
+    ) -> R:
+        """Wait until the message has ended, and return what its handler returned, as `MessageHandle.result` does.
+
+        Args:
+            timeout: how long to wait at most.
+            where: an async connection, an AsyncClient or a Waiter; what published the message, unless given.
+        """
+        place = self._where(where)
+        ended = place.ended(self, timeout) if isinstance(place, Waiter) else self._wait_for(place, timeout)
+        return cast("R", self._read(await ended))

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from typing_extensions import TypeVar
 
-from pgrouse.handlers.declaration.message_handle import MessageHandle, Publication, find_where
+from pgrouse.handlers.declaration.message_handle import (
+    AsyncMessageHandle,
+    MessageHandle,
+    Publication,
+    SharedHandle,
+    find_where,
+)
 from pgrouse.handlers.declaration.topic_options import ScheduleOptions, TopicOptions
 from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.publishing.new_message import ManyOptions, MessageOptions, NewMessage
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
     from pgrouse.handlers.context import AsyncContext, Context
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
-    from pgrouse.publishing.published import Published, PublishedMany
+    from pgrouse.publishing.published import PublishedMany
 
 Payload = TypeVar("Payload")
 P = ParamSpec("P")
@@ -106,7 +112,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         *,
         cipher: Cipher | None = None,
         **options: Unpack[MessageOptions],
-    ) -> Awaited[MessageHandle[Awaited[Output_co]]]: ...
+    ) -> Awaited[AsyncMessageHandle[Output_co]]: ...
 
     @overload
     def publish(
@@ -134,7 +140,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
             options["cipher"] = cipher
         of_its_own = getattr(conn, "publish", None)
         published = of_its_own(self.name, **options) if of_its_own else publish(conn, self.name, **options)
-        return self._with_handles(published, conn, cipher, MessageHandle.of)
+        return self._with_handles(published, conn, cipher)
 
     @overload
     def publish_many(  # type: ignore[overload-overlap]  # as of publish
@@ -156,7 +162,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         cipher: Cipher | None = None,
         returning: Literal[True],
         **options: Unpack[ManyOptions],
-    ) -> Awaited[list[MessageHandle[Awaited[Output_co]]]]: ...
+    ) -> Awaited[list[AsyncMessageHandle[Output_co]]]: ...
 
     @overload
     def publish_many(
@@ -198,7 +204,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
             messages = list(messages)  # a list is encoded while the server stores it
         many: Any = publish_many  # one call for all kinds of connections and results
         published = many(conn, messages, cipher=cipher, returning=returning)
-        return self._with_handles(published, conn, cipher, _handles) if returning else published
+        return self._with_handles(published, conn, cipher) if returning else published
 
     @cached_property
     def returns(self) -> ReturnType:
@@ -209,19 +215,13 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         """
         return find_return_type(self.function, is_batch="batch_size" in self.options)
 
-    def _with_handles(
-        self, published: Any, publisher: Any, cipher: Cipher | None, handles: Callable[[Any, Publication], Any]
-    ) -> Any:
-        is_async = isinstance(published, Coroutine)
-        publication = Publication(self, find_where(publisher), cipher, is_async)
-
-        def change(result: Any) -> Any:
-            return handles(result, publication)
-
-        if not is_async:
-            return change(published)
+    def _with_handles(self, published: Any, publisher: Any, cipher: Cipher | None) -> Any:
+        """Return one or many messages that were published, or an awaitable of them, as handles."""
+        publication = Publication(self, find_where(publisher), cipher)
+        if not isinstance(published, Coroutine):
+            return _to_handles(published, MessageHandle, publication)
         tracked = published if isinstance(published, TrackedCoroutine) else TrackedCoroutine(published, self.name)
-        return tracked.then(change)
+        return tracked.then(lambda result: _to_handles(result, AsyncMessageHandle, publication))
 
     def message(self, payload: Payload, **options: Unpack[MessageOptions]) -> NewMessage:
         """Return a message of the topic, for a `publish_many` of several topics, or with different options."""
@@ -330,8 +330,10 @@ def topic(name: str, **options: Any) -> Any:
     return declare
 
 
-def _handles(published: list[Published], publication: Publication) -> list[MessageHandle[Any]]:
-    return [MessageHandle.of(each, publication) for each in published]
+def _to_handles(published: Any, kind: type[SharedHandle[Any]], publication: Publication) -> Any:
+    if isinstance(published, list):
+        return [kind.of(each, publication) for each in published]
+    return kind.of(published, publication)
 
 
 def _caller() -> Place:
