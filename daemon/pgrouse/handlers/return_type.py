@@ -6,7 +6,7 @@ import inspect
 import operator
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial, reduce
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -80,8 +80,8 @@ def _annotation(function: Any) -> Any:
     """Evaluate this annotation alone: those of the arguments may name what only type checkers import."""
     try:
         annotation = getattr(function, "__annotations__", {}).get("return", Any)
-        carrier = type("Carrier", (), {"__annotations__": {"return": annotation}})
-        return get_type_hints(carrier, getattr(function, "__globals__", {}), include_extras=True)["return"]
+        alone = SimpleNamespace(__annotations__={"return": annotation})
+        return get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)["return"]
     except Exception as error:  # noqa: BLE001 - evaluating it may raise anything
         raise TypeError(
             f"the return annotation of {function.__qualname__} cannot be read: {error}: "
