@@ -29,6 +29,9 @@ from bench import (
     trickle,
 )
 from bench.figure import Report
+from bench.harness import field as harness_field
+from bench.harness.run import NoHarness
+from bench.harness.systems import SYSTEMS
 from bench.peers import chart, comparisons
 from bench.peers.field import Field
 from bench.postgres import Postgres
@@ -77,14 +80,29 @@ COMPARISONS = {
     "publish": comparisons.publishes,
 }
 
+# With --harness.
+SCENARIOS = dict.fromkeys([*harness_field.SHORT, harness_field.OWN])
+
 
 @click.command()
 @click.argument(
-    "names", nargs=-1, type=click.Choice([*BENCHMARKS, *COMPARISONS.keys() - BENCHMARKS]), metavar="[NAME]..."
+    "names",
+    nargs=-1,
+    type=click.Choice([*BENCHMARKS, *COMPARISONS.keys() - BENCHMARKS, *SCENARIOS]),
+    metavar="[NAME]...",
 )
 @click.option("--peers", is_flag=True, help="Install other queues, each into its own environment, and compare.")
 @click.option(
     "--charts", type=click.Path(path_type=Path, file_okay=False), help="With --peers: write a chart of each into here."
+)
+@click.option(
+    "--harness",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Run this checkout of github.com/hardbyte/postgresql-job-queue-benchmarking, with pgrouse among its queues.",
+)
+@click.option("--systems", help=f"With --harness: only these, separated by commas, of {', '.join(SYSTEMS)}.")
+@click.option(
+    "--seconds", type=click.IntRange(min=3), default=30, show_default=True, help="With --harness: the time of a phase."
 )
 @click.option("--dsn", help="Measure on this server, as a user who may create databases. Default: a private one.")
 @click.option(
@@ -97,6 +115,9 @@ def main(
     names: tuple[str, ...],
     peers: bool,
     charts: Path | None,
+    harness: Path | None,
+    systems: str | None,
+    seconds: int,
     dsn: str | None,
     flush_ms: float | None,
     long: bool,
@@ -107,16 +128,21 @@ def main(
 
     NAME: drain, handlers, policies, elsewhere, latency, publish, spark-export, spark-publish, spark-consume, http,
     dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers:
-    drain, latency, load or publish.
+    drain, latency, load or publish. With --harness: pressure, chaos, fleet, peak, or `scenarios`, which are the
+    harness's own; the first four if none is given.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")
     if charts and not peers:
         raise click.UsageError("--charts needs --peers: only comparisons have charts")
-    if other := set(names) - (COMPARISONS if peers else BENCHMARKS).keys():
-        raise click.UsageError(f"{', '.join(sorted(other))}: {'not' if peers else 'only'} with --peers")
-    benchmarks = _comparisons() if peers else BENCHMARKS | (LONG if long else {})
+    if harness and (peers or dsn or flush_ms):
+        raise click.UsageError("--harness has servers and peers of its own: without --peers, --dsn and --flush-ms")
+    _check_names(names, "--harness" if harness else "--peers" if peers else "")
     machine = Machine(wait_s=0 if no_wait else 60)
+    if harness:
+        _run_harness(harness, machine, names, _systems(systems), seconds, as_json=as_json)
+        return
+    benchmarks = _comparisons() if peers else BENCHMARKS | (LONG if long else {})
     with slow_disk.library(flush_ms) as preload, Postgres(dsn, preload) as postgres:
         if not as_json:
             click.echo(f"{postgres}{f', each flush {flush_ms:g} ms longer' if flush_ms else ''}\n{_python()}\n")
@@ -128,6 +154,50 @@ def main(
             click.echo(json.dumps({**about, "reports": [report.as_json() for report in reports]}, indent=2))
         else:
             click.echo(f"The machine: {machine}.")
+
+
+def _check_names(names: tuple[str, ...], option: str) -> None:
+    """Check that the option is one with which these names mean something."""
+    meant = {"": BENCHMARKS.keys(), "--peers": COMPARISONS.keys(), "--harness": SCENARIOS.keys()}
+    if other := set(names) - meant[option]:
+        elsewhere = [with_option for with_option, known in meant.items() if with_option and other <= known]
+        where = f"not with {option}" if option else f"only with {' or '.join(elsewhere)}"
+        raise click.UsageError(f"{', '.join(sorted(other))}: {where}")
+
+
+def _systems(given: str | None) -> list[str]:
+    names = given.split(",") if given else []
+    if other := set(names) - SYSTEMS.keys():
+        raise click.UsageError(f"--systems: {', '.join(sorted(other))}: not one of {', '.join(SYSTEMS)}")
+    return names
+
+
+def _run_harness(
+    checkout: Path, machine: Machine, names: tuple[str, ...], systems: list[str], seconds: int, *, as_json: bool
+) -> None:
+    """Run a checkout of the harness."""
+    if not as_json:
+        click.echo(f"{_python()}\n")
+    shown = []
+    try:
+        for report in harness_field.measure(
+            checkout,
+            machine,
+            names=names,
+            systems=systems,
+            seconds=seconds,
+            say=lambda said: click.echo(said, err=True),
+        ):
+            shown.append(report.as_json())
+            if not as_json:
+                click.echo(report.as_text() + "\n")
+    except NoHarness as error:
+        raise click.UsageError(f"--harness: {error}") from error
+    if as_json:
+        about = {"python": _python(), "machine": str(machine), "reports": shown}
+        click.echo(json.dumps(about, indent=2))
+    else:
+        click.echo(f"The machine: {machine}.")
 
 
 def _comparisons() -> dict[str, Benchmark]:

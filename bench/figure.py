@@ -112,8 +112,8 @@ class Report:
     def as_text(self) -> str:
         """Return a heading, a Markdown table and the notes."""
         header = ["measured", "median (min to max)", "ratio", "to", "target", ""]
-        table = _table([header, *map(_cells, self.figures)])
-        return "\n".join([f"## {self.name}", "", self.about, "", *table, "", *self.notes])
+        rows = table([header, *map(_cells, self.figures)])
+        return "\n".join([f"## {self.name}", "", self.about, "", *rows, "", *self.notes])
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -142,7 +142,8 @@ def _show(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def table(rows: list[list[str]]) -> list[str]:
+    """Return the lines of a Markdown table; the first row is its header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows

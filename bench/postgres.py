@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class Postgres:
     def __init__(self, dsn: str | None = None, preload: Path | None = None) -> None:
         self._given = dsn
         self._preload = preload
-        self._installation = _installation()
+        self._installation = installation()
         self._ends = ExitStack()
         self._dsn = ""
         self._server: devdb.PrivateServer | None = None
@@ -136,7 +137,7 @@ def install(database: Database) -> None:
         conn.execute("SELECT messages.tick()")
 
 
-def _installation() -> devdb.Installation:
+def installation() -> devdb.Installation:
     """Return the server binaries to use; their programs are also needed with a server of the user."""
     found = next(iter(devdb.local()), None) or devdb.embedded()
     if found is None:
@@ -155,6 +156,14 @@ def _environment(name: str, value: Path | None) -> Iterator[None]:
         yield
     finally:
         del os.environ[name]
+
+
+def free_port() -> int:
+    """Return a port of this machine that is not used."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _one(conn: psycopg.Connection[Any], query: str) -> Any:

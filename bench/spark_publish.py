@@ -5,7 +5,6 @@ The JDBC writer commits its rows in parts.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figure import Figure, Report, Target
-from bench.postgres import SETTINGS, Database, Postgres
+from bench.postgres import SETTINGS, Database, Postgres, free_port
 from bench.usage import Machine
 from psycopg.conninfo import conninfo_to_dict
 
@@ -42,7 +41,7 @@ class Reachable(Postgres):
     def _private_server(self) -> str:
         scratch = Scratch("bench")
         self._ends.callback(scratch.remove)
-        folder, port = scratch.folder / "server", _free_port()
+        folder, port = scratch.folder / "server", free_port()
         server = devdb.PrivateServer(self._installation, folder, database="bench", settings=SETTINGS, port=port)
         self._ends.callback(server.remove)
         server.start()
@@ -125,13 +124,6 @@ def _run(postgres: Postgres, machine: Machine, database: Database, write: Callab
         if conn.execute("SELECT count(*) FROM messages.message").fetchone() != (messages,):
             raise SystemExit("not all rows were published")
     return messages / took
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _report(rates: dict[str, list[float]], messages: int, columns: Sequence[str]) -> Report:

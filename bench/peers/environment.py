@@ -30,20 +30,29 @@ def command(peer: Peer) -> list[str]:
 
 
 def _for_node(peer: Peer) -> list[str]:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise Unavailable("it needs Node, and there is no npm on PATH")
     folder = FOLDER / "node"
-    if not _is_current(folder, HERE / "package-lock.json"):
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, folder / name)
-        # npm warns if Node is older than the packages require; they run on the Node that is installed with them.
-        _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], folder)
-        _note(folder, HERE / "package-lock.json")
+    for_lock(folder, HERE)
     # An ES module finds its packages by its own place.
     for file in PROGRAMS.glob("*.mjs"):
         shutil.copy(file, folder / file.name)
     return [_node(folder), str(folder / peer.program)]
+
+
+def for_lock(folder: Path, source: Path) -> None:
+    """Install into a folder what the package-lock.json in another one pins.
+
+    Raises:
+        Unavailable: it cannot be installed.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Unavailable("it needs Node, and there is no npm on PATH")
+    if not _is_current(folder, source / "package-lock.json"):
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, folder / name)
+        # npm warns if Node is older than the packages require; they run on the Node that is installed with them.
+        _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], folder)
+        _note(folder, source / "package-lock.json")
 
 
 def _node(folder: Path) -> str:
@@ -55,14 +64,23 @@ def _node(folder: Path) -> str:
 
 
 def _for_python(peer: Peer) -> list[str]:
-    folder = FOLDER / peer.requirements.stem
-    python = folder / "venv" / "bin" / "python"
-    if not _is_current(folder, peer.requirements):
-        uv = _uv()
-        _run([uv, "venv", "--quiet", "--clear", "--no-managed-python", "--python", _python(peer), "venv"], folder)
-        _run([uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(peer.requirements)], folder)
-        _note(folder, peer.requirements)
+    python = for_pins(FOLDER / peer.requirements.stem, peer.requirements, _python(peer))
     return [str(python), str(PROGRAMS / peer.program)]
+
+
+def for_pins(folder: Path, pins: Path, base: str = sys.executable) -> Path:
+    """Install into a folder the Python packages that a file pins; return the Python that has them.
+
+    Raises:
+        Unavailable: they cannot be installed.
+    """
+    python = folder / "venv" / "bin" / "python"
+    if not _is_current(folder, pins):
+        uv = _uv()
+        _run([uv, "venv", "--quiet", "--clear", "--no-managed-python", "--python", base, "venv"], folder)
+        _run([uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(pins)], folder)
+        _note(folder, pins)
+    return python
 
 
 def _python(peer: Peer) -> str:
