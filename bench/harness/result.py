@@ -55,6 +55,8 @@ class Result:
     Attributes:
         system: its name.
         phases: its measured phases.
+        published: how many messages its adapters counted as published in the whole run.
+        completed: the same of completed messages; a killed process has not counted its last ones.
         check: what became of its messages, where that can be told.
         error: why it did not complete the scenario; empty if it did.
         raw: the file with all that the harness recorded.
@@ -62,6 +64,8 @@ class Result:
 
     system: str
     phases: list[Phase]
+    published: float
+    completed: float
     check: Check | None
     error: str
     raw: Path
@@ -72,7 +76,8 @@ class Result:
         with raw.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["system"] == system]
         found = [_phase(rows, label, kind) for label, kind in phases if kind != WARM_UP]
-        return cls(system, found, check, error, raw)
+        published, completed = (_total(rows, metric) for metric in ("enqueue_rate", "completion_rate"))
+        return cls(system, found, published, completed, check, error, raw)
 
     @property
     def cells(self) -> list[str]:
@@ -84,6 +89,7 @@ class Result:
             *map(str, self.phases),
             f"{max(dead):,.0f}, {dead[-1]:,.0f}" if dead else UNKNOWN,
             UNKNOWN if last is None or last.waiting is None else f"{last.waiting:,.0f}",
+            f"{self.completed:,.0f} of {self.published:,.0f}",
             str(self.check or UNKNOWN),
             self.error,
         ]
@@ -117,7 +123,7 @@ class ScenarioReport:
     def as_text(self) -> str:
         """Return a heading, a Markdown table and the notes."""
         kinds = [phase.kind for phase in self.results[0].phases]
-        header = ["system", *kinds, "dead tuples: most, at the end", "waiting at the end", "checked", ""]
+        header = ["system", *kinds, "dead tuples: most, at the end", "waiting at the end", "completed", "checked", ""]
         rows = table([header, *(result.cells for result in self.results)])
         return "\n".join([f"## {self.name}", "", self.about, "", *rows, "", *self.notes])
 
@@ -142,6 +148,10 @@ def _rates(rows: Sequence[dict[str, str]], metric: str) -> list[float]:
         if row["metric"] == metric:
             sums[row["sampled_at"][:19]] += float(row["value"])
     return list(sums.values())
+
+
+def _total(rows: Sequence[dict[str, str]], metric: str) -> float:
+    return sum(float(row["value"]) * float(row["window_s"]) for row in rows if row["metric"] == metric)
 
 
 def _last_by(rows: Sequence[dict[str, str]], metric: str, column: str) -> list[float]:

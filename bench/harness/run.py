@@ -94,7 +94,8 @@ class Harness:
             scenario=name,
             phases=phases,
             pg_image="",
-            fast=False,
+            # The server is new in each run.
+            fast=True,
             skip_build=True,
             sample_every_s=SAMPLE_S,
             producer_rate=scenario.rate,
