@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from tests.server.postgres import Database
 SYSTEMS = ["pgrouse", "pgrouse-batch"]
 # What the harness requires of each sample.
 REQUIRED = {"claim_p50_ms", "claim_p95_ms", "claim_p99_ms", "enqueue_rate", "completion_rate", "queue_depth"}
+# Far more than a slow machine needs until messages end.
+SAMPLES = 1000
 
 
 @contextmanager
@@ -77,9 +80,10 @@ class TestAdapter:
             printed = records(process)
             first = next(printed)
             seen: dict[str, float] = {}
-            while not seen.keys() >= REQUIRED or not seen["completion_rate"]:
-                sample = next(printed)
+            for sample in islice(printed, SAMPLES):
                 seen[sample["metric"]] = sample["value"]
+                if seen.keys() >= REQUIRED and seen["completion_rate"]:
+                    break
             process.send_signal(signal.SIGTERM)
             code = process.wait(60)
             checked = ledger.check(conn, tmp_path / "ledger")
@@ -93,7 +97,8 @@ class TestAdapter:
         assert sample.keys() == {
             *("t", "system", "kind", "subject_kind", "subject", "metric", "value", "window_s", "instance_id")
         }
-        assert seen["claim_p50_ms"] <= seen["claim_p99_ms"]
+        assert seen.keys() >= REQUIRED
+        assert 0 < seen["claim_p50_ms"] <= seen["claim_p99_ms"]
         assert code == 0
         assert checked.completed > 0
         assert (checked.dead, checked.lost, checked.twice) == (0, 0, 0)
@@ -194,7 +199,7 @@ another,0,2026-01-01T00:00:01.000Z,clean_1,,completion_rate,1,1
 
         result = Result.read(raw, "pgrouse", phases, Check(9, 9, 0, 0, 0), "")
 
-        assert result.cells == ["pgrouse", "500/s, 9 ms", "-", "1,000, 1,000", "-", "500 of 600", "9 once each", ""]
+        assert result.cells == ["pgrouse", "500/s, 9 ms", "-", "1 -", "-", "500 of 600", "9 once each", ""]
 
     def test_a_system_that_fails_is_shown_with_the_reason(self, tmp_path: Path) -> None:
         raw = tmp_path / "raw.csv"

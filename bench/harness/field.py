@@ -17,6 +17,7 @@ OWN = "scenarios"
 NOTES = [
     "A cell has the median rate of completed messages, and the p99 from the publish to the start of the handler in the "
     "last 30 s of the phase: with shorter phases, those before it count too.",
+    "Dead tuples: at the end of each phase, of all tables that the adapter names.",
     "Completed: of the published messages, as the adapters count; without those that wait, and those that a killed "
     "process had not told yet.",
     "Checked: whether each published message is in the archive exactly once; only pgrouse's can be told apart.",

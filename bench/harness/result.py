@@ -82,12 +82,12 @@ class Result:
     @property
     def cells(self) -> list[str]:
         """Its row of a table."""
-        dead = [phase.dead_tuples for phase in self.phases if phase.dead_tuples is not None]
+        dead = [UNKNOWN if each.dead_tuples is None else f"{each.dead_tuples / 1000:,.0f}" for each in self.phases]
         last = self.phases[-1] if self.phases else None
         return [
             self.system,
             *map(str, self.phases),
-            f"{max(dead):,.0f}, {dead[-1]:,.0f}" if dead else UNKNOWN,
+            " ".join(dead),
             UNKNOWN if last is None or last.waiting is None else f"{last.waiting:,.0f}",
             f"{self.completed:,.0f} of {self.published:,.0f}",
             str(self.check or UNKNOWN),
@@ -123,7 +123,7 @@ class ScenarioReport:
     def as_text(self) -> str:
         """Return a heading, a Markdown table and the notes."""
         kinds = [phase.kind for phase in self.results[0].phases]
-        header = ["system", *kinds, "dead tuples: most, at the end", "waiting at the end", "completed", "checked", ""]
+        header = ["system", *kinds, "dead tuples, thousands", "waiting at the end", "completed", "checked", ""]
         rows = table([header, *(result.cells for result in self.results)])
         return "\n".join([f"## {self.name}", "", self.about, "", *rows, "", *self.notes])
 

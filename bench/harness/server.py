@@ -34,9 +34,6 @@ class Server:
         """The password of the user `postgres` at the port."""
         return (self._server.folder / "password").read_text()
 
-    def __str__(self) -> str:
-        return f"PostgreSQL {self._server.installation.version}"
-
     def dsn(self, database: str) -> str:
         """Return a connection string for a database."""
         return self._server.dsn(database)
@@ -53,8 +50,10 @@ class Server:
         """Stop it, and delete its data."""
         self._server.remove()
 
-    def close(self) -> None:
-        """Remove all of it."""
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.clear()
         self._scratch.remove()
 

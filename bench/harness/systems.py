@@ -6,7 +6,6 @@ a checkout of awa: here its Python client has an adapter.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -122,9 +121,3 @@ SYSTEMS: dict[str, Callable[[Path, str], System]] = {
     "procrastinate": _python,
     "absurd": _absurd,
 }
-
-
-def manifest(system: System) -> dict[str, str]:
-    """Return the manifest of its adapter."""
-    read: dict[str, str] = json.loads((system.folder / "adapter.json").read_text())
-    return read
