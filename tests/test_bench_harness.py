@@ -88,6 +88,7 @@ class TestAdapter:
             code = process.wait(60)
             checked = ledger.check(conn, tmp_path / "ledger")
             left = conn.execute(ledger.LEFT).fetchone()
+        words = [line.split()[0] for file in (tmp_path / "ledger").iterdir() for line in file.read_text().splitlines()]
 
         manifest = json.loads((HERE / f"{system}-bench" / "adapter.json").read_text())
         assert first["kind"] == "descriptor"
@@ -98,10 +99,12 @@ class TestAdapter:
             *("t", "system", "kind", "subject_kind", "subject", "metric", "value", "window_s", "instance_id")
         }
         assert seen.keys() >= REQUIRED
+        assert seen["completion_rate"] > 0
         assert 0 < seen["claim_p50_ms"] <= seen["claim_p99_ms"]
         assert code == 0
         assert checked.completed > 0
         assert (checked.dead, checked.lost, checked.twice) == (0, 0, 0)
+        assert words.count("begin") == words.count("end")
         assert left == (checked.published - checked.completed,)
 
     @pytest.mark.parametrize("system", SYSTEMS)
