@@ -209,10 +209,12 @@ another,0,2026-01-01T00:00:01.000Z,clean_1,,completion_rate,1,1
         raw.write_text(self.RAW.splitlines()[0])
         result = Result.read(raw, "pgmq", [("clean_1", "clean")], None, "RuntimeError: it exited")
 
-        text = ScenarioReport("harness-chaos", "", [result]).as_text()
+        report = ScenarioReport("harness-chaos", "", [result])
+        text, members = report.as_text(), json.loads(json.dumps(report.as_json()))
 
         assert "| pgmq   | -     | -" in text
         assert "RuntimeError: it exited" in text
+        assert members["results"][0]["error"] == "RuntimeError: it exited"
 
 
 class TestCommand:
