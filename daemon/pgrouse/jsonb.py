@@ -50,7 +50,7 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
         return value.text
     try:
         text = _write(value)
-        size = len(text.encode())
+        size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise _invalid(value, where, error) from error
     if size > max_bytes:
@@ -60,7 +60,7 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
     if "\\u0000" in text:
         _refuse_faults(value, where)
     refuse_equal_keys(value, text, where)
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+    if len(text) > 2 * MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise _too_deep(where)
     return text
 
@@ -156,8 +156,22 @@ def _plain(value: Any) -> Any:
     return to_jsonable_python(value)
 
 
-# Create this once: json.dumps would create one for each value.
-_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+# JSONEncoder makes such an object for each value, which takes as long as a small value itself. Without `markers` it
+# keeps nothing between values, so threads may share it, but it does not see that a value contains itself. Only CPython
+# has it.
+_make: Any = getattr(json.encoder, "c_make_encoder", None)
+_chunks = _make and _make(None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+
+
+def _write(value: Any) -> str:
+    """Write plain JSON values, and others as pydantic would."""
+    if _chunks is None:
+        return _encoder.encode(value)
+    try:
+        return "".join(_chunks(value, 0))
+    except RecursionError:
+        return _encoder.encode(value)  # its error tells whether the value contains itself
 
 
 def _depth(text: str) -> int:
