@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,7 +33,7 @@ from pgrouse.errors import (
 )
 from pgrouse.publishing import new_message
 from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY, KEYS
-from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, PublishOptions
+from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, PublishOptions, to_columns
 from pgrouse.publishing.publish import publish, publish_many
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -272,6 +273,16 @@ def refusal(conn: Connection, values: dict[str, Any]) -> str:
         said = str(error)
     publish(conn, "after")
     return said
+
+
+@pytest.mark.parametrize("option", [each.name for each in fields(NewMessage) if each.name != "payload"])
+def test_an_option_is_checked_if_it_is_the_only_one(option: str) -> None:
+    wrong: Any = "wrong" if option == "after" else object()
+    if option == "expect_result":
+        assert "expect_result" in to_columns(NewMessage(topic="t", expect_result=wrong))
+        return
+    with pytest.raises(InvalidMessage, match=option):
+        to_columns(NewMessage(**{"topic": "t", option: wrong}))
 
 
 def test_a_refusal_is_a_pgrouse_error_and_a_value_error() -> None:
@@ -630,6 +641,33 @@ def test_each_of_many_messages_keeps_all_options(conn: Connection, db: Connectio
     assert stored(db, "payload::text")[3] == ("null",)
 
 
+def test_messages_with_options_can_be_mixed_with_others(conn: Connection, db: Connection) -> None:
+    text = "\\ \\N \n \t ü"
+    messages = [
+        NewMessage(topic="a", payload=text),
+        NewMessage(topic="b"),
+        NewMessage(topic="c", payload=text, key="k"),
+        NewMessage(topic="d", payload=text),
+        NewMessage(topic="e", payload=text, ttl=timedelta(days=1), key="k"),
+        NewMessage(topic="f", payload=text),
+    ]
+
+    count = publish_many(conn, messages)
+    with pytest.raises(KeyTaken, match="topic c with the key 'k' waits"):
+        publish_many(conn, messages)
+    conn.commit()
+
+    assert count == len(messages)
+    assert stored(db, "topic, payload, key, priority, expires_at IS NOT NULL") == [
+        ("a", text, None, 5, False),
+        ("b", None, None, 5, False),
+        ("c", text, "k", 5, False),
+        ("d", text, None, 5, False),
+        ("e", text, "k", 5, True),
+        ("f", text, None, 5, False),
+    ]
+
+
 def test_messages_with_their_own_times_can_be_mixed_with_others(conn: Connection, db: Connection) -> None:
     messages = [
         NewMessage(topic="now"),
@@ -711,10 +749,9 @@ def test_messages_may_be_read_from_the_same_connection_and_are_published_all_or_
     assert stored(db, "key")[2:] == [("third",), ("fourth",), (None,), ("sixth",), ("seventh",)]
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_a_list_is_encoded_while_the_server_copies(
-    conn: Connection, db: Connection, kind: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def last_waits_for_the_copy(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encode the payload "last" only after the server has stored a message of a COPY that is under way."""
     encode = new_message.jsonb.encode
 
     def encode_last_during_copy(value: Any, *args: Any) -> str:
@@ -724,11 +761,23 @@ def test_a_list_is_encoded_while_the_server_copies(
         return encode(value, *args)
 
     monkeypatch.setattr(new_message.jsonb, "encode", encode_last_during_copy)
-    messages = [NewMessage(topic="t", payload="x" * 1000) for _ in range(1000)] + [
-        NewMessage(topic="t", payload="last")
-    ]
 
-    assert publish_many(conn, kind(messages)) == 1001
+
+def last_of(count: int, payload: Any) -> list[NewMessage]:
+    """Return messages, after which one with the payload "last" comes."""
+    return [NewMessage(topic="t", payload=each) for each in [*[payload] * count, "last"]]
+
+
+@pytest.mark.usefixtures("last_waits_for_the_copy")
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize(("count", "payload"), [(1000, "x" * 1000), (200, 1)], ids=["large", "few and small"])
+def test_a_list_is_encoded_while_the_server_copies(conn: Connection, kind: type, count: int, payload: Any) -> None:
+    assert publish_many(conn, kind(last_of(count, payload))) == count + 1
+
+
+@pytest.mark.usefixtures("last_waits_for_the_copy")
+def test_a_list_is_encoded_while_the_server_copies_on_an_async_connection(database: Database) -> None:
+    assert on_async(database, lambda conn: publish_many(conn, last_of(200, 1))) == 201
 
 
 def test_a_taken_key_of_a_long_list_is_named(conn: Connection) -> None:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pgrouse.telemetry.publish_span import PublishSpan
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
-BLOCK_CHARS = 16 * 1024
+# The server stores a block while the next one is encoded. A block ends with this many rows, or at this many characters:
+# by the characters alone, a thousand small messages would be a single block.
+BLOCK_ROWS, BLOCK_CHARS = 100, 16 * 1024
 # Each COPY fires the triggers once. If there are several, each has at most this many characters, or KEYS rows.
 COPY_CHARS = 1024 * 1024
 # One INSERT holds at most this many rows, or the rows that reach this many characters.
@@ -36,7 +38,9 @@ INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
 # messages are a list.
 KEYS = 10_000
 
-UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
+# Nothing else is known of most messages. Their rows have no fields that say so.
+PLAIN = ("topic", "payload")
+UNTIMED = (*PLAIN, "channel", "key", "priority", "body", "headers", "max_attempts")
 TIMED = (*UNTIMED, "available_at", "expires_at")
 # The types to which the texts of an INSERT are cast; a priority and max_attempts are numbers already.
 CASTS = {
@@ -101,7 +105,7 @@ class CopyPart:
     def blocks(self) -> Iterator[bytes]:
         """Yield the text for one COPY. Lines are gathered, because one write for each line would be slow."""
         self.begin()
-        while block := self._next_text(None, BLOCK_CHARS):
+        while block := self._next_text(BLOCK_ROWS, BLOCK_CHARS):
             yield block
 
     def copies(self) -> Iterator[Iterable[bytes]]:
@@ -143,23 +147,28 @@ class CopyPart:
         if records:
             yield topics, records
 
-    def _next_text(self, most_rows: int | None, enough_chars: int) -> bytes:
-        """Return the lines of the next rows; nothing after the last one.
-
-        No string has a line break or a tab: JSON escapes them, names have none.
-        """
-        left_out = dict.fromkeys(self.columns, "\\N") | {"priority": str(DEFAULT_PRIORITY)}
+    def _next_text(self, most_rows: int, enough_chars: int) -> bytes:
+        """Return the lines of the next rows; nothing after the last one."""
+        to_line = _plain_line if self.columns is PLAIN else self._line()
         lines, chars = [], 0
         for row in islice(self.rows, most_rows):
-            fields = left_out.copy()
-            for column, value in row.items():
-                fields[column] = value.replace("\\", "\\\\") if isinstance(value, str) else _field(value)
-            line = "\t".join(fields.values()) + "\n"
+            line = to_line(row)
             lines.append(line)
             chars += len(line)
             if chars >= enough_chars:
                 break
         return "".join(lines).encode()
+
+    def _line(self) -> Callable[[dict[str, Any]], str]:
+        left_out = dict.fromkeys(self.columns, "\\N") | {"priority": str(DEFAULT_PRIORITY)}
+
+        def to_line(row: dict[str, Any]) -> str:
+            fields = left_out.copy()
+            for column, value in row.items():
+                fields[column] = _escaped(value) if isinstance(value, str) else _field(value)
+            return "\t".join(fields.values()) + "\n"
+
+        return to_line
 
     def _record(self, row: dict[str, Any]) -> str:
         return json.dumps({column: _text(row[column]) for column in self.columns if column in row}, ensure_ascii=False)
@@ -179,10 +188,11 @@ class CopyPart:
 
 
 class CopyRows:
-    """The messages of one `publish_many`, as at most two parts.
+    """The messages of one `publish_many`, as at most three parts.
 
-    The first part leaves the times to the server's defaults. From the first message on that has its own time, a second
-    part sets all of them: the server's clock as it was read before, plus the time that has passed since.
+    The first part has messages without options. From the first message with one on, a second part has all columns but
+    the times, which are the server's defaults. From the first message on that has its own time, a third part sets all
+    of them: the server's clock as it was read before, plus the time that has passed since.
 
     Attributes:
         count: how many were yielded.
@@ -220,6 +230,8 @@ class CopyRows:
             moment: datetime = clock + timedelta(seconds=time.monotonic() - started)
             return moment
 
+        if self._next is not None and self._is_plain(self._next):
+            yield CopyPart(PLAIN, self._plain(), self._begin, self._listed is None)
         if self._next is not None and not _is_timed(self._next):
             yield CopyPart(UNTIMED, self._untimed(), self._begin, self._listed is None)
         if self._next is not None:
@@ -243,6 +255,14 @@ class CopyRows:
                 yield columns if self._carry is None else self._carry(columns)
             except InvalidMessage as error:
                 raise InvalidMessage(f"message number {number}: {error}") from error
+
+    def _plain(self) -> Iterator[dict[str, Any]]:
+        while self._next is not None and self._is_plain(self._next):
+            yield self._take(self._next)
+
+    def _is_plain(self, row: dict[str, Any]) -> bool:
+        # An encrypted row has other columns than before.
+        return len(row) == len(PLAIN) and "payload" in row and self._cipher is None
 
     def _untimed(self) -> Iterator[dict[str, Any]]:
         while self._next is not None and not _is_timed(self._next):
@@ -285,6 +305,15 @@ def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
     available_at = now + wait if isinstance(wait, timedelta) else wait
     times = {"available_at": available_at}
     return times | {"expires_at": max(available_at, now) + row["ttl"]} if "ttl" in row else times
+
+
+def _plain_line(row: dict[str, Any]) -> str:
+    return _escaped("\t".join(row.values())) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Return text for COPY. No string has a line break or a tab: JSON escapes them, names have none."""
+    return text.replace("\\", "\\\\")
 
 
 def _field(value: Any) -> str:

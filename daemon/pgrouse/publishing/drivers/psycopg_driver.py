@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
 
-# A SELECT joins, or begins, the caller's transaction; without it psycopg's transaction block would commit.
-JOIN = b"SELECT"
+# A SELECT begins the caller's transaction; without it psycopg's transaction block would commit.
+BEGIN = b"SELECT"
 
 
 class Psycopg(Driver):
@@ -34,7 +35,8 @@ class Psycopg(Driver):
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
-        psycopg.Cursor(self.conn).execute(JOIN)
+        if _would_commit(self.conn):
+            psycopg.Cursor(self.conn).execute(BEGIN)
         with self.conn.transaction():
             yield self
 
@@ -46,6 +48,7 @@ class Psycopg(Driver):
                 with cursor.copy(part.copy()) as copy:
                     for block in blocks:
                         copy.write(block)
+                        self.conn.pgconn.flush()  # libpq would keep it until there are 8 KiB
                 count += cursor.rowcount
         return count
 
@@ -66,7 +69,8 @@ class AsyncPsycopg(Driver):
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
-        await psycopg.AsyncCursor(self.conn).execute(JOIN)
+        if _would_commit(self.conn):
+            await psycopg.AsyncCursor(self.conn).execute(BEGIN)
         async with self.conn.transaction():
             yield self
 
@@ -79,7 +83,13 @@ class AsyncPsycopg(Driver):
             async with cursor.copy(part.copy()) as copy:
                 for block in part.blocks():
                     await copy.write(block)
+                    self.conn.pgconn.flush()  # as above
             return cursor.rowcount
+
+
+def _would_commit(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Return whether a transaction block would be the whole transaction of a caller who commits."""
+    return not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE
 
 
 def psycopg_cursor(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Driver:
