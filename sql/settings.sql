@@ -23,8 +23,9 @@ BEGIN
       -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
       -- README.md (Plans) says what the statements do for the rest.
       (ARRAY['enable_seqscan=off'], '
-        apply_depth_changes clamp_rates count_live create_depths delete_staged job_rejected merge_dead_counts
-        pending_with_key prune_measures prune_web touch_http_holders'),
+        apply_depth_changes clamp_rates count_live create_depths debounce_message delete_staged has_payload is_throttled
+        job_rejected merge_dead_counts pending_with_key prune_measures prune_throttles prune_web throttle_by_other
+        throttle_key touch_http_holders'),
       -- They also count, and join what they counted. Compiling would take longer than running.
       (ARRAY['enable_seqscan=off', 'jit=off'], '
         examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports list_topics lock_holders

@@ -6,7 +6,8 @@
 --   that have not ended.
 -- - `outlived`: its time to live has passed; it will be archived as `expired`.
 -- - `attempts_used_up`: the limit was lowered; it will be archived as `failed`.
--- - `retrying`, `deferred`, `delayed`: due later: after a failed attempt, by its handler, by its publisher.
+-- - `retrying`, `deferred`, `delayed`, `debounced`: due later: after a failed attempt, by its handler, by its
+--   publisher, by further publishes of its key.
 -- - `paused`: all topics, its topic or its channel: by which user, why, until when.
 -- - `breaker_open`, `probing`: the breaker of its topic is open, or lets a few messages run as probes.
 -- - `unhandled`: no worker handles its topic, see `messages.unhandled_topics`.

@@ -30,16 +30,24 @@ BEGIN
   END IF;
   IF p_message.available_at > p_now THEN
     code := CASE v_last ->> 'outcome' WHEN 'failed' THEN 'retrying' WHEN 'lock_expired' THEN 'retrying'
-      WHEN 'deferred' THEN 'deferred' ELSE 'delayed' END;
+      WHEN 'deferred' THEN 'deferred'
+      ELSE CASE WHEN p_message.debounce_limit IS NULL THEN 'delayed' ELSE 'debounced' END END;
     reason := CASE code
       WHEN 'retrying' THEN format('attempt %s%s ended as %s: %s; the next is %s',
         v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.short_error_line(v_last ->> 'error'),
         v_due)
       WHEN 'deferred' THEN format('its handler deferred it; it is %s', v_due)
+      WHEN 'debounced' THEN format(
+        'it is debounced until %s, %s; further publishes of its key move that%s',
+        to_char(p_message.available_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), v_due,
+        CASE WHEN p_message.debounce_limit < '9000-01-01 00:00+00' THEN format(
+          ', at most to %s', to_char(p_message.debounce_limit AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
+        ELSE '' END)
       ELSE format('it is delayed, %s', v_due)
     END;
     detail := jsonb_build_object(
-      'available_at', p_message.available_at, 'attempts', p_message.attempts, 'max_attempts', v_limit);
+      'available_at', p_message.available_at, 'attempts', p_message.attempts, 'max_attempts', v_limit)
+      || CASE code WHEN 'debounced' THEN jsonb_build_object('debounce_limit', p_message.debounce_limit) ELSE '{}' END;
     RETURN NEXT;
   END IF;
 END

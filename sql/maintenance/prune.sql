@@ -1,8 +1,8 @@
 -- Deletes what is over: workers that were not seen for an hour (over HTTP: for five minutes), flags that expired a
 -- minute ago or were not set for an hour, places of the low-water marks that have no message, waiters whose time is
--- over, steps and lists of predecessors whose message is gone, free keys, pauses of channels that are over, jobs of
--- bulk publishing and what they left, cursors of earlier claims, expired sessions and stored answers. It also removes
--- from rates what an older, stricter policy charged.
+-- over, steps and lists of predecessors whose message is gone, keys that are free or not throttled any more, pauses
+-- of channels that are over, jobs of bulk publishing and what they left, cursors of earlier claims, expired sessions
+-- and stored answers. It also removes from rates what an older, stricter policy charged.
 --
 -- Result: how many rows.
 -- Errors: none.
@@ -37,6 +37,7 @@ BEGIN
   v_all := v_all + messages.prune_predecessors();
   v_all := v_all + messages.prune_waiters();
   v_all := v_all + messages.prune_keys();
+  v_all := v_all + messages.prune_throttles();
   PERFORM messages.clear_policy_bits();
   v_all := v_all + messages.prune_pauses();
   v_all := v_all + messages.prune_rates();

@@ -92,6 +92,8 @@ CREATE TABLE messages.message (
   -- The number of runs that began: a deferral and a release return the attempt, but not the run.
   runs            messages.tally  NOT NULL DEFAULT 0,
   max_attempts    messages.tally,
+  -- The latest time to which further publishes of the key may move available_at; NULL = it is not debounced.
+  debounce_limit  timestamptz,
   -- True while it waits in its worker behind others: it is claimed, and no run has begun.
   prefetched      boolean,
   claim_id        bigint,

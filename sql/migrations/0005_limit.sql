@@ -62,3 +62,17 @@ CREATE TABLE messages.held_key (
   PRIMARY KEY (topic, key)
 ) WITH (fillfactor = 75);
 CREATE INDEX held_key_free ON messages.held_key (free_at) WHERE free_at IS NOT NULL;
+
+-- The newest message of each key that was published with throttle. Whether the key is throttled is not stored: that
+-- depends on when the message starts, and a claim writes nothing for it. The key is not free before check_at, so that
+-- is when the maintenance looks.
+CREATE TABLE messages.throttled_key (
+  topic        text        COLLATE "C" NOT NULL,
+  key          text        COLLATE "C" NOT NULL,
+  message_id   bigint      NOT NULL,
+  published_at timestamptz NOT NULL,
+  throttle     interval    NOT NULL,
+  check_at     timestamptz NOT NULL,
+  PRIMARY KEY (topic, key)
+) WITH (fillfactor = 75);
+CREATE INDEX throttled_key_check ON messages.throttled_key (check_at);

@@ -22,11 +22,12 @@ BEGIN
   END IF;
 
   INSERT INTO messages.message AS m
-    (id, topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts, origin_id)
+    (id, topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts,
+     debounce_limit, origin_id)
   OVERRIDING SYSTEM VALUE
   VALUES
     (v_own, p_new.topic, p_new.channel, p_new.key, p_new.priority, p_new.payload, p_new.body, p_new.headers,
-     p_new.available_at, p_new.expires_at, p_new.max_attempts, p_new.origin_id)
+     p_new.available_at, p_new.expires_at, p_new.max_attempts, p_new.debounce_limit, p_new.origin_id)
   ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL
   DO UPDATE SET
     payload = CASE p_on_conflict WHEN 'append' THEN messages.jsonb_to_array(m.payload) || excluded.payload
@@ -52,10 +53,13 @@ BEGIN
     WHEN insert_or_merge.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
     WHEN v_pending IS NULL OR p_on_conflict = 'replace' THEN 'dropped'
     -- The message with the key came after admit_message had looked for one.
-    WHEN p_on_conflict = 'append' AND (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = v_pending)
-      THEN 'dropped'
+    WHEN p_on_conflict = 'append' AND messages.has_payload(v_pending) THEN 'dropped'
     ELSE p_on_conflict
   END;
+  -- A statement of its own, since the one above would prepare this for every publish. It holds the lock of the row.
+  IF p_new.debounce_limit IS NOT NULL AND outcome IN ('replaced', 'appended') THEN
+    PERFORM messages.debounce_message(insert_or_merge.id, p_new.available_at);
+  END IF;
   -- The result may tell what the message has: others who expected it may not know what this role has put there.
   IF outcome IN ('replaced', 'appended') THEN
     DELETE FROM messages.expected_result AS x WHERE x.message_id = insert_or_merge.id AND x.role <> session_user;
@@ -89,5 +93,18 @@ BEGIN
               HINT = 'use on_conflict replace, ignore or append';
     ELSE NULL;
   END CASE;
+END
+$$;
+
+-- Whether a message has a payload; NULL = there is no such message.
+-- Called by: insert_or_merge, which has no settings of its own: each publish with a key would pay for them.
+-- Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.has_payload(p_id bigint)
+RETURNS boolean
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  RETURN (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = p_id);
 END
 $$;

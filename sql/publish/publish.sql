@@ -27,6 +27,18 @@
 -- `p_after` can be combined only with `error` and `ignore`, and not with a topic that has subscribers. Cycles are
 -- impossible: an id is known only once its message exists.
 --
+-- With `p_debounce`, the message is available after that time, and each further publish with `p_debounce` of its key
+-- makes it wait for that time again, but at most until `p_max_delay` (NULL = without end) after the first publish; its
+-- time is never moved earlier. Then `error` means `replace`: one message comes, with the newest payload, when the
+-- publishes have stopped. `append` gathers all payloads. A message that was published without it keeps its time. It
+-- takes the place of `p_delay` and `p_available_at`, and cannot be combined with `ignore` and `p_after`.
+--
+-- With `p_throttle`, `error` means `ignore`, and the message is also ignored if the last message of its key that was
+-- published with it waits (also for a retry) or started less than that time ago; `id` is then the id of that message.
+-- So messages of the key start at least that far apart, however long they wait. It cannot be combined with
+-- `p_debounce`, `replace` and `append`. In a topic with subscribers, and if the archive does not have the message
+-- (`archive_success`), the time counts from the publish.
+--
 -- With `p_expect_result`, the role that logged in may learn how the message ends, by `messages.wait_for_many`: within a
 -- day of the publish, and as long as it goes on waiting. It may not if the outcome is `ignored` or `held`: then the
 -- message is another one. Nor may it with `appended`, unless the role could learn the end of the message before: the
@@ -36,10 +48,12 @@
 -- Result: the id, and the outcome: `inserted`, `replaced`, `ignored`, `appended`; `held`: the topic has a `key_ttl`,
 -- and the message `id` holds the key: it is running, waits to be retried, or was completed recently; `dropped`: the
 -- topic is full and its `on_full` is `drop`, `id` is NULL.
--- Errors: those of [an INSERT](#publishing), 23505 only with `error`; 22023 for an invalid argument, and for `append`
--- to a message with a body; PGR08 if `p_after` has an id of which there is no message, live or archived.
--- Locks: the message that it changes, and whatever an INSERT locks. Concurrent calls with one key wait for each other,
--- and a call waits for a claim or a cancel that has not committed.
+-- Errors: those of [an INSERT](#publishing), 23505 only with `error`; a message that is ignored is refused too if its
+-- topic accepts no publishes or it is too large. 22023 for an invalid argument, and for `append` to a message with a
+-- body; PGR08 if `p_after` has an id of which there is no message, live or archived.
+-- Locks: the message that it changes, the row of `messages.throttled_key` of a key that it throttles, and whatever an
+-- INSERT locks. Concurrent calls with one key wait for each other, and a call waits for a claim or a cancel that has
+-- not committed.
 -- Called by: publishers.
 CREATE OR REPLACE FUNCTION messages.publish(
   p_topic        text,
@@ -57,6 +71,9 @@ CREATE OR REPLACE FUNCTION messages.publish(
   p_after        bigint[]    DEFAULT NULL,
   p_after_failed text        DEFAULT 'hold',
   p_expect_result boolean    DEFAULT false,
+  p_debounce     interval    DEFAULT NULL,
+  p_max_delay    interval    DEFAULT NULL,
+  p_throttle     interval    DEFAULT NULL,
   OUT id         bigint,
   OUT outcome    text
 )
@@ -90,10 +107,15 @@ DECLARE
       format(
         'after was given and topic %s has subscribers: what is fanned out cannot wait; publish to their topics', p_topic
       )
+    WHEN num_nonnulls(p_debounce, p_max_delay, p_throttle) > 0 THEN messages.debounce_problem(
+      p_key, p_on_conflict, p_delay, p_available_at, p_after, p_debounce, p_max_delay, p_throttle)
   END;
 BEGIN
   IF v_problem IS NOT NULL THEN
     RAISE EXCEPTION 'publish: %', v_problem USING ERRCODE = '22023';
+  END IF;
+  IF num_nonnulls(p_debounce, p_throttle) > 0 AND p_on_conflict = 'error' THEN
+    p_on_conflict := CASE WHEN p_debounce IS NULL THEN 'ignore' ELSE 'replace' END;
   END IF;
   -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
   PERFORM pg_current_xact_id();
@@ -104,7 +126,10 @@ BEGIN
   v_new.payload := CASE WHEN p_on_conflict = 'append' THEN messages.jsonb_to_array(p_payload) ELSE p_payload END;
   v_new.body := p_body;
   v_new.headers := p_headers;
-  v_new.available_at := coalesce(p_available_at, clock_timestamp() + coalesce(p_delay, '0'));
+  v_new.available_at := coalesce(p_available_at, clock_timestamp() + coalesce(p_debounce, p_delay, '0'));
+  IF p_debounce IS NOT NULL THEN
+    v_new.debounce_limit := coalesce(clock_timestamp() + p_max_delay, '9000-01-01 00:00+00');
+  END IF;
   v_new.expires_at := greatest(v_new.available_at, clock_timestamp()) + p_ttl;
   v_new.max_attempts := p_max_attempts;
   IF cardinality(p_after) > 0 THEN
@@ -116,6 +141,15 @@ BEGIN
       v_new.expires_at := NULL;
     END IF;
   END IF;
+  IF p_throttle IS NOT NULL THEN
+    v_new.id := nextval('messages.message_id_seq');
+    publish.id := messages.throttle_key(p_topic, p_key, v_new.id, p_throttle);
+    IF publish.id IS NOT NULL THEN
+      publish.outcome := 'ignored';
+      PERFORM messages.check_ignored(p_topic, p_payload, p_body);
+      RETURN;
+    END IF;
+  END IF;
 
   IF NOT messages.may_have_policy(p_topic) THEN
     SELECT u.id, u.outcome INTO publish.id, publish.outcome FROM messages.insert_or_merge(v_new, p_on_conflict) AS u;
@@ -124,6 +158,12 @@ BEGIN
     PERFORM set_config('messages.on_conflict', p_on_conflict, true);
     SELECT p.id, p.outcome INTO publish.id, publish.outcome FROM messages.publish_with_key(v_new, p_on_conflict) AS p;
     PERFORM set_config('messages.on_conflict', '', true);
+  END IF;
+  IF publish.outcome IN ('ignored', 'held') THEN
+    PERFORM messages.check_ignored(p_topic, p_payload, p_body);
+  END IF;
+  IF p_throttle IS NOT NULL AND publish.id IS DISTINCT FROM v_new.id THEN
+    PERFORM messages.throttle_by_other(p_topic, p_key, publish.id);
   END IF;
   IF p_expect_result AND publish.outcome IN ('inserted', 'replaced') THEN
     INSERT INTO messages.expected_result AS x (message_id, role, until)

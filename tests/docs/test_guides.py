@@ -295,11 +295,14 @@ def test_nothing_in_the_schema_names_a_person_who_was_erased(guide: Guide) -> No
                 [f"person-{number}@example.com {wait}", f"customer {number}", wait],
             )
     conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'customer 7', 1)")
+    conn.execute(
+        "SELECT messages.publish('throttled', '{}', p_key => 'person-7@example.com 0', p_throttle => '1 hour')"
+    )
     # One at a time: then the place of the walk over the channels is kept.
     while claimed := conn.execute("SELECT id, claim_id FROM messages.claim('w', ARRAY['t'], 1)").fetchone():
         conn.execute("SELECT messages.complete(%s, %s)", [[each] for each in claimed])
     assert _tables_with(conn, "customer 7") >= {"message", "message_archive", "channel", "claim_cursor", "rate"}
-    assert _tables_with(conn, "person-7") >= {"message", "message_archive", "held_key"}
+    assert _tables_with(conn, "person-7") >= {"message", "message_archive", "held_key", "throttled_key"}
 
     by_channel, by_key = (block.text for block in PAGE.section(ERASE).blocks if block.kind == "sql runnable")
     conn.execute(by_channel.encode())

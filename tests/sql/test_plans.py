@@ -70,7 +70,10 @@ HOLD = """
     UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE claim_id IS NOT NULL AND id % 2 = 0;
     UPDATE messages.dependency SET predecessor_id = (SELECT min(id) FROM held)
     WHERE successor_id = (SELECT min(id) FROM messages.blocked_message);
-    INSERT INTO messages.end_event (id, result) SELECT min(id), 'success' FROM held
+    INSERT INTO messages.end_event (id, result) SELECT min(id), 'success' FROM held;
+    INSERT INTO messages.throttled_key (topic, key, message_id, published_at, throttle, check_at)
+    SELECT 't0', 'lives', min(id), now(), interval '1 s', now() FROM held
+    UNION ALL SELECT 't0', 'ended', 1000010, now() - interval '1 day', '1 s', now()
 """
 HELD = "ARRAY(SELECT id FROM held), ARRAY(SELECT claim_id FROM held)"
 WHY = "ARRAY(SELECT 'why' FROM held)"
@@ -91,6 +94,10 @@ HOT = {
     "defer": f"SELECT messages.defer({HELD})",
     "release": f"SELECT messages.release({HELD})",
     "release_orphaned": "SELECT messages.release_orphaned('w', ARRAY[1])",
+    "publish with debounce": "SELECT count(*) FROM generate_series(1, 2), "
+    "LATERAL messages.publish('t0', '1', 'debounced', p_debounce => '1 s')",
+    "publish with throttle": "SELECT count(*) FROM unnest(ARRAY['lives', 'ended', 'new']) AS k (key), "
+    "LATERAL messages.publish('t0', '1', k.key, p_throttle => '1 s')",
     "heartbeat": f"SELECT messages.heartbeat({HELD})",
     "read_claimed": f"SELECT * FROM messages.read_claimed({HELD})",
     "claimed_ids": "SELECT * FROM messages.claimed_ids(ARRAY[1, 2])",
@@ -287,6 +294,7 @@ def test_a_claim_that_finds_nothing_reads_a_few_pages(full: Planned) -> None:
 DUE = {
     "propagate_missed_ends": "SELECT messages.propagate_missed_ends()",
     "prune_keys": "SELECT messages.prune_keys(0)",
+    "prune_throttles": "SELECT messages.prune_throttles()",
     "prune_web": "SELECT messages.prune_web()",
     "prune_waiters": "SELECT messages.prune_waiters()",
     "fire_schedules": "SELECT messages.fire_schedules()",
@@ -297,6 +305,8 @@ NOT_DUE = """
     SELECT n, 'hold', 1, now() + interval '1 day', '3' FROM generate_series(1, 20000) AS n;
     INSERT INTO messages.held_key (topic, key, message_id, free_at)
     SELECT 't', 'k' || n, n, now() + interval '1 day' FROM generate_series(1, 20000) AS n;
+    INSERT INTO messages.throttled_key (topic, key, message_id, published_at, throttle, check_at)
+    SELECT 't', 'k' || n, n, now(), '1 day', now() + interval '1 day' FROM generate_series(1, 20000) AS n;
     INSERT INTO messages.web_request (caller, key, digest) SELECT 'c', 'k' || n, 'x'
     FROM generate_series(1, 20000) AS n;
     INSERT INTO messages.waiter (message_id, until) SELECT n, now() + interval '1 day'
@@ -308,8 +318,8 @@ NOT_DUE = """
     INSERT INTO messages.silence (topic, until, ended_at) SELECT 't', now() - interval '1 day', NULL
     FROM generate_series(1, 20000) AS n;
     SELECT setval('messages.awaited_flag', 2);
-    ANALYZE messages.blocked_message, messages.silence, messages.held_key, messages.web_request, messages.waiter,
-      messages.schedule
+    ANALYZE messages.blocked_message, messages.silence, messages.held_key, messages.throttled_key, messages.web_request,
+      messages.waiter, messages.schedule
 """
 
 

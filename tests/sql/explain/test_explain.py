@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC
 
 import pytest
 from psycopg import errors
@@ -419,6 +420,28 @@ def test_of_many_predecessors_ten_are_named_and_the_others_counted(queue: Queue)
 
 def test_a_delayed_message_is_only_delayed(queue: Queue) -> None:
     assert why(queue, queue.publish(wait="1 hour"))[0].code == "delayed"
+
+
+@pytest.mark.parametrize("max_delay", [None, "2 hours"])
+def test_a_debounced_message_says_until_when_and_how_far_that_may_move(queue: Queue, max_delay: str | None) -> None:
+    message = queue.send(key="k", debounce="1 hour", max_delay=max_delay).id
+    row = queue.message(message)
+
+    found = why(queue, message)[0]
+
+    assert found.code == "debounced"
+    assert f"debounced until {row.available_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, due in" in found.reason
+    limit = f", at most to {row.debounce_limit.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    assert (limit in found.reason) == (max_delay is not None)
+    assert "debounce_limit" in found.detail
+
+
+def test_a_debounced_message_that_its_handler_deferred_is_deferred(queue: Queue) -> None:
+    message = queue.send(key="k", debounce="0").id
+    queue.later("1 minute")
+    queue.settle("defer", [queue.claim_one()], ["1 hour"])
+
+    assert why(queue, message)[0].code == "deferred"
 
 
 # explain_waiting: explain_waiting: the reasons why an unlocked message waits, and ready if there is none.

@@ -106,13 +106,17 @@ def test_a_tick_prunes_all_of_these(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.begin_request('shop', 'old', '1')")
     queue.conn.execute("UPDATE messages.web_request SET asked_at = asked_at - interval '25 hours'")
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s')")
+    queue.conn.execute("INSERT INTO messages.throttled_key VALUES ('t', 'over', 1, now(), '1 s', now())")
     report(queue, {"topic": "old", "success": 1})
     stage(queue, {})
     queue.later("366 days")
 
     queue.rows("SELECT * FROM messages.tick()")
 
-    tables = ("audit WHERE action = 'pause'", "web_request", "held_key", "measure", "publish_attempt", "channel")
+    tables = (
+        "audit WHERE action = 'pause'", "web_request", "held_key", "throttled_key", "measure", "publish_attempt",
+        "channel",
+    )  # fmt: skip
     assert [each for each in tables if queue.rows(f"SELECT FROM messages.{each}")] == []
 
 

@@ -105,6 +105,24 @@ def test_a_key_that_an_insert_published_is_held_too(queue: Queue) -> None:
     assert tuple(queue.send(2, key="k", on_conflict="ignore")) == (first, "held")
 
 
+@pytest.mark.parametrize(
+    ("policy", "code"), [({"accept_publishes": False}, "PGR03"), ({"max_payload_bytes": 3}, "PGR04")]
+)
+@pytest.mark.parametrize("state", ["ignored", "held"])
+def test_a_message_that_its_topic_refuses_is_refused_too_while_its_key_is_in_use(
+    queue: Queue, state: str, policy: dict[str, Any], code: str
+) -> None:
+    queue.send(1, key="k")
+    if state == "held":
+        queue.claim()
+    queue.policy("t", **policy)
+
+    with pytest.raises(errors.Error) as caught:
+        queue.send("long", key="k", on_conflict="ignore")
+
+    assert caught.value.sqlstate == code
+
+
 def test_keys_of_topics_without_key_ttl_are_not_held(queue: Queue) -> None:
     queue.send(1, "other", key="k")
     queue.claim("other")
