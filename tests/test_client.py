@@ -348,6 +348,22 @@ def test_a_client_publishes_on_its_own_connection_or_in_the_callers_transaction(
     assert [row.payload for row in queue.rows("SELECT payload FROM messages.message ORDER BY id")] == [1, 2, 3]
 
 
+def test_both_clients_publish_with_debounce_and_throttle(client: Client, database: Database, queue: Queue) -> None:
+    async def main(debounced: int, throttled: int) -> None:
+        async with AsyncClient(database.dsn) as awaited:
+            moved = await awaited.publish("t", 2, key="d", debounce="2h", max_delay=timedelta(hours=5))
+            ignored = await awaited.publish("t", 2, key="t", throttle=3600)
+        assert [(moved, moved.outcome), (ignored, ignored.outcome)] == [(debounced, "replaced"), (throttled, "ignored")]
+
+    debounced = client.publish("t", 1, key="d", debounce="1h", max_delay="5h")
+    throttled = client.publish("t", 1, key="t", throttle=timedelta(hours=1))
+
+    asyncio.run(main(debounced, throttled))
+
+    assert (queue.message(debounced).payload, queue.message(throttled).payload) == (2, 1)
+    assert client.explain(debounced)[0].code == "debounced"
+
+
 def test_a_coroutine_awaits_the_same_methods(database: Database, queue: Queue) -> None:
     async def main() -> Any:
         async with AsyncClient(database.dsn) as client:

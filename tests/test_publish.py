@@ -250,6 +250,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "k", "on_conflict": "upsert"}, "on_conflict 'upsert' cannot be used: it must be one of error, replace"),
     ({"on_conflict": "replace"}, "on_conflict 'replace' needs a key"),
     ({"key": "k", "on_conflict": "append", "body": b"x"}, "a body cannot be appended"),
+    ({"debounce": "1s"}, "debounce and throttle need a key"),
+    ({"throttle": "1s"}, "debounce and throttle need a key"),
+    ({"key": "k", "debounce": "soon"}, "debounce 'soon' cannot be used"),
+    ({"key": "k", "debounce": timedelta.max}, "from 0 to 36,500 days"),
+    ({"key": "k", "max_delay": "1s"}, "max_delay was given and debounce was not"),
+    ({"key": "k", "throttle": "1s", "max_delay": "1s"}, "max_delay was given and debounce was not"),
+    ({"key": "k", "debounce": "2s", "max_delay": "1s"}, "must not be shorter than debounce"),
+    ({"key": "k", "debounce": "2s", "delay": "1s"}, "the delay is debounce"),
+    ({"key": "k", "debounce": "2s", "available_at": LATER}, "the delay is debounce"),
+    ({"key": "k", "debounce": "2s", "after": [1]}, "debounce and after were both given"),
+    ({"key": "k", "debounce": "2s", "on_conflict": "ignore"}, "use 'replace' or 'append'"),
+    ({"key": "k", "debounce": "2s", "throttle": "1s"}, "debounce and throttle were both given"),
+    ({"key": "k", "throttle": "1s", "on_conflict": "replace"}, "use 'ignore'"),
 ]
 
 
@@ -330,6 +343,38 @@ def test_the_result_is_the_id_with_the_action(conn: Connection) -> None:
     assert [other.outcome for other in others] == ["replaced", "ignored", "appended"]
     assert {int(other) for other in others} == {first}
     assert json.dumps({"id": first}) == f'{{"id": {int(first)}}}'
+
+
+@pytest.mark.parametrize("mode", ["error", "replace", "append"])
+def test_a_further_publish_with_debounce_starts_the_time_again(conn: Connection, db: Connection, mode: Any) -> None:
+    first = publish(conn, "t", 1, key="k", debounce="1h", max_delay=timedelta(hours=5), on_conflict=mode)
+    second = publish(conn, "t", 2, key="k", debounce="3h", max_delay=timedelta(hours=5), on_conflict=mode)
+    conn.commit()
+
+    appends = mode == "append"
+    assert (second, second.outcome) == (first, "appended" if appends else "replaced")
+    columns = "payload, round(extract(epoch FROM available_at - created_at) / 3600)::int"
+    assert stored(db, columns) == [([1, 2] if appends else 2, 3)]
+
+
+def test_a_key_that_is_throttled_is_ignored(conn: Connection, db: Connection) -> None:
+    first = publish(conn, "t", 1, key="k", throttle=10)
+    conn.commit()
+    db.execute("SELECT FROM messages.claim('w', ARRAY['t'], 1)")
+
+    second = publish(conn, "t", 2, key="k", throttle=timedelta(hours=1), delay="1h")
+    conn.commit()
+
+    assert (first.outcome, second.outcome, second) == ("inserted", "ignored", first)
+    assert stored(db) == [("t", 1)]
+
+
+@pytest.mark.parametrize("option", ["debounce", "throttle"])
+def test_many_at_once_are_neither_debounced_nor_throttled(conn: Connection, option: str) -> None:
+    wait: Any = {option: "1s"}
+
+    with pytest.raises(InvalidMessage, match=f"message number 1: {option} is not for many at once"):
+        publish_many(conn, [NewMessage(topic="t", key="k", **wait)])
 
 
 def test_the_id_can_be_passed_to_the_database(conn: Connection) -> None:
@@ -495,6 +540,18 @@ def test_a_payload_that_does_not_match_the_schema_is_refused_and_the_transaction
     assert len(caught.value.problems) == 1
     assert "s3cret" not in str(caught.value)
     assert stored(db, "id, payload") == [(published, {"id": 7})]
+
+
+@pytest.mark.parametrize("option", ["debounce", "throttle"])
+def test_a_payload_is_checked_too_while_a_message_of_its_key_waits(
+    conn: Connection, schema: Callable[[str | None], None], option: str
+) -> None:
+    schema(SCHEMA)
+    wait: Any = {option: "1h"}
+    publish(conn, "t", {"id": 7}, key="k", **wait)
+
+    with pytest.raises(InvalidPayload):
+        publish(conn, "t", {"id": "x"}, key="k", **wait)
 
 
 def test_a_changed_schema_applies_to_the_next_publish(

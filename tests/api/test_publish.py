@@ -46,6 +46,40 @@ def test_any_json_value_is_a_payload_alone_and_in_a_batch(http: httpx.Client, qu
         assert queue.value("SELECT payload FROM messages.message WHERE id = %s", [each]) == payload
 
 
+def test_a_further_publish_with_debounce_moves_the_waiting_message(http: httpx.Client, queue: Queue) -> None:
+    def fields(payload: int, wait: str) -> dict[str, Any]:
+        return {"topic": "p.wait", "payload": payload, "key": "k", "debounce": wait, "max_delay": "5h"}
+
+    alone = http.post("/v1/messages", json=fields(1, "1h")).json()
+    batch = http.post("/v1/messages/batch", json={"messages": [fields(2, "2h"), fields(3, "3h")]}).json()
+    parameters = {"key": "k", "debounce": "4h", "max_delay": "5h"}
+    whole = http.post("/v1/topics/p.wait/messages", params=parameters, json=4).json()
+
+    assert alone["outcome"] == "inserted"
+    assert [*batch["results"], whole] == [{"id": alone["id"], "outcome": "replaced"}] * 3
+    stored = queue.message(alone["id"])
+    assert (stored.payload, round((stored.available_at - stored.created_at) / timedelta(hours=1))) == (4, 4)
+
+
+def test_a_key_that_is_throttled_is_ignored(http: httpx.Client, queue: Queue) -> None:
+    fields = {"topic": "p.throttle", "payload": 1, "key": "k", "throttle": "1h"}
+    alone = http.post("/v1/messages", json=fields).json()
+    queue.claim_one("p.throttle")
+    again = http.post("/v1/messages", json=fields).json()
+    batch = http.post("/v1/messages/batch", json={"messages": [fields]}).json()
+    whole = http.post("/v1/topics/p.throttle/messages", params={"key": "k", "throttle": "1h"}, json=4).json()
+
+    assert alone["outcome"] == "inserted"
+    assert [again, *batch["results"], whole] == [{"id": alone["id"], "outcome": "ignored"}] * 3
+
+
+def test_what_debounce_cannot_be_combined_with_is_refused(http: httpx.Client, queue: Queue) -> None:
+    answer = http.post("/v1/messages", json={"topic": "p.bad", "payload": 1, "debounce": "1h"})
+
+    assert (answer.status_code, code(answer)) == (422, "invalid_message")
+    assert queue.rows("SELECT FROM messages.message WHERE topic = 'p.bad'") == []
+
+
 def test_bytes_are_published_as_a_body(http: httpx.Client, queue: Queue) -> None:
     body = bytes(range(256))
     text = base64.b64encode(body).decode()

@@ -160,7 +160,7 @@ def test_a_payload_that_only_the_database_finds_too_large_is_reported(pgrouse: S
     ("mode", "expected"),
     [
         ("replace", "replaced the waiting message with this key"),
-        ("ignore", "not published: this message with the key waits already"),
+        ("ignore", "not published: this message with the key waits already, or throttles it"),
         ("append", "appended to the waiting message with this key"),
     ],
 )
@@ -170,6 +170,43 @@ def test_the_result_of_a_key_is_printed_with_the_id(pgrouse: Shell, queue: Queue
     ended = pgrouse("publish", "t", "2", "--key", "k", "--on-conflict", mode)
 
     assert (ended.code, ended.out, ended.err) == (0, first.out, expected + "\n")
+
+
+def test_debounce_moves_the_waiting_message_at_most_to_its_maximum(pgrouse: Shell, queue: Queue) -> None:
+    options = ["--key", "k", "--debounce", "2h", "--max-delay", "2h30m", "--json"]
+    first = pgrouse("publish", "t", "1", *options).object
+    queue.conn.execute(
+        "UPDATE messages.message SET available_at = available_at - interval '1 hour',"
+        " debounce_limit = debounce_limit - interval '1 hour'"
+    )
+
+    second = pgrouse("publish", "t", "2", *options).object
+
+    assert (first["outcome"], second) == ("inserted", {**first, "outcome": "replaced"})
+    message = queue.message(first["id"])
+    assert (message.payload, message.available_at) == (2, message.debounce_limit)
+
+
+def test_throttle_publishes_nothing_after_a_start(pgrouse: Shell, queue: Queue) -> None:
+    first = pgrouse("publish", "t", "1", "--key", "k", "--throttle", "1h")
+    queue.claim_one()
+
+    second = pgrouse("publish", "t", "2", "--key", "k", "--throttle", "1h")
+
+    assert (second.code, second.out) == (0, first.out)
+    assert second.err == "not published: this message with the key waits already, or throttles it\n"
+    assert queue.ids() == [int(first.out)]
+
+
+@pytest.mark.parametrize("option", ["--debounce", "--throttle"])
+def test_lines_are_neither_debounced_nor_throttled(pgrouse: Shell, queue: Queue, option: str) -> None:
+    ended = pgrouse("publish", "t", "--lines", "-", "--key", "k", option, "1h", stdin="1\n")
+
+    assert (ended.code, ended.err) == (
+        2,
+        f"pgrouse: --lines publishes by COPY, which does not support {option}: see `pgrouse publish --help`\n",
+    )
+    assert queue.ids() == []
 
 
 def test_a_message_dropped_by_a_full_topic_is_reported_without_an_id(

@@ -269,6 +269,20 @@ def test_what_cannot_be_published_is_said_and_stays_typed(
     assert queue.ids() == [1]
 
 
+def test_the_form_publishes_with_debounce_and_throttle(site: Site, queue: Queue) -> None:
+    def send(**typed: str) -> str:
+        answer = httpx.post(f"{site.url}/messages/new", data={"topic": "a", **typed}, headers={"accept": "text/html"})
+        return answer.headers["location"]
+
+    waits = {"key": "k", "debounce": "1h", "max_delay": "2h"}
+    debounced = {send(payload="1", **waits), send(payload="2", **waits)}
+    throttled = {send(payload="3", key="m", throttle="1h"), send(payload="4", key="m", throttle="1h")}
+
+    rows = queue.rows("SELECT id, payload FROM messages.message ORDER BY id")
+    assert [row.payload for row in rows] == [2, 3]
+    assert [debounced, throttled] == [{f"/messages/{row.id}"} for row in rows]
+
+
 def test_a_publisher_publishes_only_to_its_topics(site: Site, queue: Queue, as_token: Any) -> None:
     mail = as_token("viewer", "publisher", topics=("mail*",)) | {"accept": "text/html"}
     sent = [

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
 from pgrouse.publishing.new_message import FIRST, NewMessage, to_columns
+from pgrouse.publishing.publish_statement import NO_COLUMNS
 from pgrouse.publishing.published import Published
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
@@ -290,7 +291,7 @@ def _columns_of_many(message: NewMessage) -> dict[str, Any]:
     if message.on_conflict != "error":
         raise InvalidMessage(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
     columns = to_columns(message)
-    for option in ("after", "expect_result"):
+    for option in sorted(NO_COLUMNS):
         if option in columns:
             raise InvalidMessage(f"{option} is not for many at once: call publish for each")
     return columns

@@ -55,6 +55,11 @@ class NewMessage:
         max_attempts: overrides the topic's; 0 means no limit.
         on_conflict: what happens if a message with this key waits already: `error`; `replace` the content and TTL of
             that message, which keeps its place; `ignore` this message; `append`: the payloads become one array.
+        debounce: how long the key must not be published again before the message is available, in the forms of delay. A
+            further publish with debounce starts that time again; `error` then means `replace`.
+        max_delay: the longest time that debounce may keep a message after the first publish of its key.
+        throttle: ignore this message while the last one of its key waits, and for this time after that one started;
+            `error` then means `ignore`.
         after: ids of messages, at most 100,000: it is not claimed before all of them ended with success. delay and ttl
             count from then.
         after_failed: what happens if one of those ends without success: `hold`: it waits for a redrive of that message;
@@ -75,6 +80,9 @@ class NewMessage:
     ttl: AnyDuration | None = None
     max_attempts: int | None = None
     on_conflict: OnConflict = _ERROR
+    debounce: AnyDuration | None = None
+    max_delay: AnyDuration | None = None
+    throttle: AnyDuration | None = None
     after: Iterable[int] | None = None
     after_failed: AfterFailed = _HOLD
     expect_result: bool = False
@@ -97,6 +105,9 @@ class MessageOptions(ManyOptions, total=False):
     """The options of a message, as in NewMessage."""
 
     on_conflict: OnConflict
+    debounce: AnyDuration | None
+    max_delay: AnyDuration | None
+    throttle: AnyDuration | None
     after: Iterable[int] | None
     after_failed: AfterFailed
     expect_result: bool
@@ -112,11 +123,13 @@ def to_columns(message: NewMessage) -> dict[str, Any]:
     """Check a message; return its columns, without those that were not given.
 
     A timedelta as available_at counts from the server's now. Some keys are not columns: `ttl`, which counts from
-    available_at; `after` and `after_failed`, which are both there or both missing; and `expect_result`.
+    available_at; `after` and `after_failed`, which are both there or both missing; `expect_result`; and `debounce`,
+    `max_delay` and `throttle`.
     """
     if _is_plain(message):
         return plain_columns(message.topic, message.payload)
     _check_on_conflict(message)
+    waits = _debounce_and_throttle(message)
     after = _after(message)
     body = _body(message)
     row = {
@@ -133,6 +146,7 @@ def to_columns(message: NewMessage) -> dict[str, Any]:
         "after": after,
         "after_failed": message.after_failed if after else None,
         "expect_result": "true" if message.expect_result else None,
+        **waits,
     }
     return {column: value for column, value in row.items() if value is not None}
 
@@ -150,6 +164,9 @@ def _is_plain(message: NewMessage) -> bool:
         and message.ttl is None
         and message.max_attempts is None
         and message.on_conflict is _ERROR
+        and message.debounce is None
+        and message.max_delay is None
+        and message.throttle is None
         and message.after is None
         and message.after_failed is _HOLD
         and message.expect_result is False
@@ -251,6 +268,42 @@ def _check_on_conflict(message: NewMessage) -> None:
         raise InvalidMessage(f"on_conflict {mode!r} needs a key")
     if mode == "append" and message.body is not None:
         raise InvalidMessage("on_conflict 'append' gathers payloads: a body cannot be appended")
+
+
+def _debounce_and_throttle(message: NewMessage) -> dict[str, timedelta | None]:
+    waits = {name: _wait(name, getattr(message, name)) for name in ("debounce", "max_delay", "throttle")}
+    if any(wait is not None for wait in waits.values()):
+        _check_debounce(message, waits["debounce"], waits["max_delay"])
+        _check_throttle(message)
+        if message.key is None:
+            raise InvalidMessage("debounce and throttle need a key")
+    return waits
+
+
+def _check_debounce(message: NewMessage, debounce: timedelta | None, max_delay: timedelta | None) -> None:
+    if debounce is None:
+        if max_delay is not None:
+            raise InvalidMessage("max_delay was given and debounce was not: give both")
+        return
+    if max_delay is not None and max_delay < debounce:
+        raise InvalidMessage(f"max_delay {max_delay} cannot be used: it must not be shorter than debounce, {debounce}")
+    if message.delay is not None or message.available_at is not None:
+        raise InvalidMessage("debounce was given with delay or available_at: the delay is debounce")
+    if message.after:
+        raise InvalidMessage(
+            "debounce and after were both given: what waits for others has no time that could be moved"
+        )
+    if message.on_conflict == "ignore":
+        raise InvalidMessage("debounce and on_conflict 'ignore' were both given: use 'replace' or 'append'")
+
+
+def _check_throttle(message: NewMessage) -> None:
+    if message.throttle is None:
+        return
+    if message.debounce is not None:
+        raise InvalidMessage("debounce and throttle were both given: use one of them")
+    if message.on_conflict in ("replace", "append"):
+        raise InvalidMessage(f"throttle and on_conflict {message.on_conflict!r} were both given: use 'ignore'")
 
 
 def _after(message: NewMessage) -> str | None:

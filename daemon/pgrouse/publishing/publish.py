@@ -169,8 +169,9 @@ def publish_many(
     encoded while the server stores the messages before it, which halves the time. With `returning` the result is a
     list: what `publish` would have returned for each message, in their order. COPY returns no ids, so this is an INSERT
     for each 500 messages. SQLAlchemy and Django have no COPY on drivers other than psycopg and asyncpg; there, INSERTs
-    are always used. A `cipher` encrypts the messages whose topics are the cipher's topics. There is no `on_conflict`
-    and no `after` here: if you need one, call `publish` for each message, best within `conn.pipeline()`.
+    are always used. A `cipher` encrypts the messages whose topics are the cipher's topics. There is no `on_conflict`,
+    `debounce`, `throttle` and `after` here: if you need one, call `publish` for each message, best within
+    `conn.pipeline()`.
 
     Raises:
         InvalidMessage: with the number of the message; none was published, and the transaction can still be used.

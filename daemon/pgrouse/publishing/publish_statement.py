@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -22,7 +23,12 @@ CASTS = {
     "ttl": "pg_catalog.text::interval",
     "after": "pg_catalog.text::bigint[]",
     "expect_result": "pg_catalog.text::boolean",
+    "debounce": "pg_catalog.text::interval",
+    "max_delay": "pg_catalog.text::interval",
+    "throttle": "pg_catalog.text::interval",
 }
+# These are arguments of messages.publish and no columns.
+NO_COLUMNS = frozenset({"after", "expect_result", "debounce", "max_delay", "throttle"})
 
 # Whether a topic has no policy that publishing must check: as NOT messages.may_have_policy, which no publisher may
 # call. NULL for a role that may not read the sequence.
@@ -58,6 +64,11 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
     return Statement(sql, texts if known.digest is None else texts | {"known_schema": known.digest})
 
 
+def is_a_row(names: Iterable[str], on_conflict: OnConflict) -> bool:
+    """Return whether an INSERT of the columns with these names is the whole publish."""
+    return on_conflict == "error" and NO_COLUMNS.isdisjoint(names)
+
+
 @lru_cache(maxsize=512)
 def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> str:
     """Return the same text for the same columns.
@@ -65,8 +76,7 @@ def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> s
     Drivers prepare repeated statements, and cache what they found in them.
     """
     given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in names}
-    is_a_row = on_conflict == "error" and "after" not in given and "expect_result" not in given
-    publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)
+    publish = _by_row(given) if is_a_row(names, on_conflict) else _by_function(given, on_conflict)
     return publish.format(SCHEMA_IS_KNOWN if has_schema else HAS_NO_SCHEMA)
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pgrouse.errors import ConfigError
 from pgrouse.publishing.new_message import TOPIC
+from pgrouse.publishing.publish_statement import NO_COLUMNS
 from pyspark_pgrouse.publish.json_text import as_json
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ def check(schema: StructType, topic: str | None) -> None:
 
 
 def _check_type(name: str, type_: str) -> None:
+    if name in NO_COLUMNS:
+        raise ConfigError(
+            f"no column {name} of a message: it is not for many at once: call pgrouse.publish for each row, "
+            "or drop the column"
+        )
     if name not in TYPES:
         near = difflib.get_close_matches(name, KNOWN, 1)
         hint = f"did you mean {near[0]}? " if near else ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The note next to the id.
 OUTCOMES = {
     "replaced": "replaced the waiting message with this key",
-    "ignored": "not published: this message with the key waits already",
+    "ignored": "not published: this message with the key waits already, or throttles it",
     "appended": "appended to the waiting message with this key",
     "held": "not published: this message still holds the key",
     "dropped": "dropped: the topic is full",
@@ -76,6 +76,21 @@ OUTCOMES = {
     "The id of the waiting message is printed. Not with --lines.",
 )
 @click.option(
+    "--debounce",
+    type=DURATION,
+    help="Not available before the key has not been published for this time, like 30s: a further publish replaces the "
+    "content (or appends to it, with --on-conflict append) and starts the time again. Not with --lines.",
+)
+@click.option(
+    "--max-delay", type=DURATION, help="The longest time that --debounce may wait after the first publish, like 5m."
+)
+@click.option(
+    "--throttle",
+    type=DURATION,
+    help="Publish nothing while the last message of the key waits, and for this time after it started, like 10s. "
+    "Not with --lines.",
+)
+@click.option(
     "--after",
     type=MESSAGE_ID,
     multiple=True,
@@ -115,8 +130,9 @@ def publish(
         raise click.UsageError("a payload, --body-file and --lines exclude each other")
     if lines is not None and options["on_conflict"] != "error":
         raise click.UsageError("--lines publishes by COPY, which does not support --on-conflict")
-    if lines is not None and options["after"]:
-        raise click.UsageError("--lines publishes by COPY, which does not support --after")
+    for name in ("after", "debounce", "throttle"):
+        if lines is not None and options[name]:
+            raise click.UsageError(f"--lines publishes by COPY, which does not support --{name}")
     shared = {"topic": topic, "headers": _headers(headers) or None, **options}
     if lines is not None:
         _publish_lines(session, lines, shared)

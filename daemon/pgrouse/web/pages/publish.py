@@ -22,7 +22,9 @@ from pgrouse.web.v1.publish import PublishRequest
 
 router = APIRouter(include_in_schema=False)
 
-FIELDS = ("topic", "payload", "key", "channel", "priority", "delay", "headers")
+FIELDS = (
+    "topic", "payload", "key", "channel", "priority", "delay", "debounce", "max_delay", "throttle", "headers"
+)  # fmt: skip
 MAX_CHARS = 1_000_000
 SERVER_ERROR = 500
 

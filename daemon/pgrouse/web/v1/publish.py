@@ -26,6 +26,7 @@ from pgrouse.jsonb import Raw
 from pgrouse.publishing.json_rows import INSERT, row_json
 from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
 from pgrouse.publishing.publish import publish_columns
+from pgrouse.publishing.publish_statement import is_a_row
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
@@ -92,6 +93,12 @@ class PublishRequest(RequestModel):
     on_conflict: OnConflict = "error"
     """What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, or `append`
     the payload to it."""
+    debounce: Wait | None = None
+    """How long the key must not be published again before the message becomes available; `error` means `replace`."""
+    max_delay: Wait | None = None
+    """The longest time that `debounce` may keep the message after the first publish of its key."""
+    throttle: Wait | None = None
+    """Ignore this message while the last one of its key waits, and for this time after that one started."""
     after: list[Id] | None = Field(default=None, max_length=MAX_AFTER)
     """Ids of predecessors: the message is not claimed before all of them have succeeded."""
     after_failed: AfterFailed = "hold"
@@ -200,6 +207,9 @@ async def publish_payload(
     delay: Wait | None = None,
     ttl: Wait | None = None,
     on_conflict: OnConflict = "error",
+    debounce: Wait | None = None,
+    max_delay: Wait | None = None,
+    throttle: Wait | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Publish the request body: JSON as the payload; with any other `Content-Type`, its bytes.
@@ -209,7 +219,16 @@ async def publish_payload(
     check_permission(caller, Role.PUBLISHER, topic)
     content = await request.body()
     about = NewMessage(
-        topic=topic, key=key, channel=channel, priority=priority, delay=delay, ttl=ttl, on_conflict=on_conflict
+        topic=topic,
+        key=key,
+        channel=channel,
+        priority=priority,
+        delay=delay,
+        ttl=ttl,
+        on_conflict=on_conflict,
+        debounce=debounce,
+        max_delay=max_delay,
+        throttle=throttle,
     )
     prepared = await request.app.state.large_bodies.run(len(content), _prepare_content, request, about, content)
     return await _answer_one(request, caller, idempotency_key, content, prepared)
@@ -299,7 +318,7 @@ async def _publish(conn: Connection, prepared: PreparedMessage) -> dict[str, Any
 
 
 async def _publish_many(conn: Connection, batch: PreparedBatch) -> dict[str, Any] | Raw:
-    if all(each.on_conflict == "error" and "after" not in each.columns for each in batch.messages):
+    if all(is_a_row(each.columns, each.on_conflict) for each in batch.messages):
         ids = await _insert(conn, batch)
         if ids is not None:
             return Raw(f'{{"results":[{",".join([INSERTED.format(each) for each in ids])}]}}')
@@ -333,8 +352,7 @@ async def _answer_one(
     request: Request, caller: Caller, key: str | None, content: bytes, prepared: PreparedMessage
 ) -> Response:
     """Publish one message, batched with concurrent ones if possible."""
-    by_itself = prepared.on_conflict != "error" or "after" in prepared.columns
-    if key is None and not by_itself and len(content) <= LARGE_CHARS:
+    if key is None and is_a_row(prepared.columns, prepared.on_conflict) and len(content) <= LARGE_CHARS:
         published = await request.app.state.publish_batcher.publish(prepared.stored)
         if published is not None:
             return Response(INSERTED.format(published), 201, _location(published), media_type="application/json")

@@ -1,0 +1,57 @@
+"""Keys that are debounced or throttled, in real time: a daemon that sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def send(queue: Queue, payload: int, **named: Any) -> Any:
+    return queue.send(payload, "job", key="k", **named)
+
+
+def test_publishes_in_a_row_are_one_run_of_the_last_payload_when_they_have_stopped(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "work:echo"})
+    # One transaction: on a slow machine the time must not pass between two of them.
+    with queue.conn.transaction():
+        sent = {send(queue, n, debounce="1 s", max_delay="1 hour").id for n in range(20)}
+        due = queue.message(min(sent)).available_at
+
+    (message,) = sent
+    ended = eventually(lambda: queue.archived(message))
+
+    assert (ended.output, ended.available_at) == (19, due)
+    assert ended.locked_at >= due
+    assert [entry["id"] for entry in journal.entries("start")] == [message]
+
+
+def test_a_publish_after_the_message_has_run_is_a_second_run(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"job": "work:echo"})
+    first = send(queue, 1, debounce="0").id
+    eventually(lambda: queue.archived(first))
+
+    second = send(queue, 2, debounce="1 s").id
+
+    assert eventually(lambda: queue.archived(second)).output == 2
+    assert [entry["id"] for entry in journal.entries("start")] == [first, second]
+
+
+def test_a_key_starts_once_in_the_time_of_its_throttle(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"job": "work:echo"})
+    first = send(queue, 1, throttle="1 hour").id
+    eventually(lambda: queue.archived(first))
+
+    ignored = send(queue, 2, throttle="1 hour")
+    after_the_time = send(queue, 3, throttle="0")
+
+    assert tuple(ignored) == (first, "ignored")
+    assert eventually(lambda: queue.archived(after_the_time.id)).output == 3
+    assert [entry["id"] for entry in journal.entries("start")] == [first, after_the_time.id]
