@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from psycopg import RawCursor, errors, rows, sql
 from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
+from pgrouse.crypto.cipher import Cipher
 from pgrouse.errors import (
     InvalidMessage,
     InvalidPayload,
@@ -367,14 +369,6 @@ def test_a_key_that_is_throttled_is_ignored(conn: Connection, db: Connection) ->
 
     assert (first.outcome, second.outcome, second) == ("inserted", "ignored", first)
     assert stored(db) == [("t", 1)]
-
-
-@pytest.mark.parametrize("option", ["debounce", "throttle"])
-def test_many_at_once_are_neither_debounced_nor_throttled(conn: Connection, option: str) -> None:
-    wait: Any = {option: "1s"}
-
-    with pytest.raises(InvalidMessage, match=f"message number 1: {option} is not for many at once"):
-        publish_many(conn, [NewMessage(topic="t", key="k", **wait)])
 
 
 def test_the_id_can_be_passed_to_the_database(conn: Connection) -> None:
@@ -874,9 +868,80 @@ def test_an_error_of_the_callers_iterator_is_raised_unchanged(conn: Connection, 
     assert stored(db) == []
 
 
-def test_publish_many_does_not_take_on_conflict(conn: Connection) -> None:
-    with pytest.raises(InvalidMessage, match="message number 1: on_conflict 'ignore' is not for many at once"):
-        publish_many(conn, [NewMessage(topic="t", key="k", on_conflict="ignore")])
+def a_bit_of_all() -> list[NewMessage]:
+    """Rows that COPY takes, then one with a time, then messages that may meet others, then one more row."""
+    return [
+        NewMessage(topic="t", payload=0),
+        NewMessage(topic="t", payload=1, delay="1h"),
+        NewMessage(topic="t", payload=2, key="z", on_conflict="ignore"),
+        NewMessage(topic="t", payload=3, key="z", on_conflict="ignore"),
+        NewMessage(topic="t", payload=4, key="b", on_conflict="replace", delay="1h", headers={"h": 1}),
+        NewMessage(topic="t", payload=5, key="b", on_conflict="append"),
+        NewMessage(topic="t", body=b"\x00", priority=2, ttl="1h", max_attempts=3),
+        NewMessage(topic="t", payload=7, key="d", debounce="1h", max_delay="2h"),
+        NewMessage(topic="t", payload=8, key="y", throttle="1h"),
+        NewMessage(topic="t", payload=9, key="y", throttle="1h"),
+    ]
+
+
+def test_each_of_many_tells_what_became_of_it_and_which_message_stands(conn: Connection, db: Connection) -> None:
+    held = publish(conn, "t", "held", key="z")
+
+    results = publish_many(conn, a_bit_of_all(), returning=True)
+    conn.commit()
+
+    outcomes = [each.outcome for each in results]
+    assert outcomes[:4] == ["inserted", "inserted", "ignored", "ignored"]
+    assert outcomes[4:] == ["inserted", "appended", "inserted", "inserted", "inserted", "ignored"]
+    assert (results[2], results[3], results[5], results[9]) == (held, held, results[4], results[8])
+    found = dict(
+        db.execute("SELECT id, (payload, key, priority, body, max_attempts)::text FROM messages.message").fetchall()
+    )
+    assert set(found) == {held, *results}
+    assert found[results[4]] == '("[4, 5]",b,5,,)'
+    assert found[results[6]] == '(,,2,"\\\\x00",3)'
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_many_are_counted_by_what_became_of_them(conn: Connection, db: Connection, as_list: bool) -> None:
+    messages = a_bit_of_all()
+
+    many = publish_many(conn, messages if as_list else iter(messages))
+    conn.commit()
+
+    assert (many, many.ignored, many.dropped) == (8, 2, 0)
+    assert len(stored(db)) == 7
+
+
+def test_many_are_published_with_their_times_and_predecessors(conn: Connection, db: Connection) -> None:
+    first = publish(conn, "t")
+    after = NewMessage(topic="t", payload="after", after=[first], delay="1h")
+    until = NewMessage(topic="t", payload="until", key="k", on_conflict="ignore", available_at=LATER)
+
+    publish_many(conn, [after, until])
+    conn.commit()
+
+    assert db.execute("SELECT predecessor_id FROM messages.dependency").fetchall() == [(first,)]
+    assert (LATER, "until") in stored(db, "available_at, payload")
+
+
+def test_callers_with_the_same_keys_in_opposite_orders_do_not_deadlock(conn: Connection, database: Database) -> None:
+    # Not a list, which would be published again after a deadlock.
+    def published(numbers: Iterable[int]) -> None:
+        with psycopg.connect(database.dsn) as other:
+            publish_many(other, (NewMessage(topic="t", key=f"k{n:03}", on_conflict="replace") for n in numbers))
+
+    with ThreadPoolExecutor(4) as pool:
+        orders = [range(400), reversed(range(400)), range(400), reversed(range(400))]
+        for each in [pool.submit(published, order) for order in orders * 5]:
+            each.result()
+
+
+def test_nothing_is_appended_to_an_encrypted_message_of_many(conn: Connection) -> None:
+    cipher = Cipher({"k": bytes(32)}, "k")
+
+    with pytest.raises(InvalidMessage, match="topic t is encrypted: nothing can be appended"):
+        publish_many(conn, [NewMessage(topic="t", key="k", on_conflict="append")], cipher=cipher)
 
 
 def test_publish_many_accepts_no_messages(conn: Connection) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import InvalidMessage, NewMessage, PredecessorNotFound, publish, publish_many
+from pgrouse import InvalidMessage, PredecessorNotFound, publish
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]
@@ -80,8 +80,3 @@ def test_an_invalid_dependency_is_refused_before_the_statement(
         publish(conn, "t", **options)
 
     assert conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-
-
-def test_publish_many_does_not_take_dependencies(conn: Connection) -> None:
-    with pytest.raises(InvalidMessage, match="message number 1: after is not for many at once"):
-        publish_many(conn, [NewMessage(topic="t", after=[1])])

@@ -88,6 +88,7 @@ def test_lines_of_a_file_are_published_in_order(pgrouse: Shell, queue: Queue, fo
     assert pgrouse("publish", "t", "--lines", "in.jsonl", "--json").object == {
         "published": 3,
         "dropped": 0,
+        "ignored": 0,
         "topic": "t",
     }
 
@@ -198,15 +199,13 @@ def test_throttle_publishes_nothing_after_a_start(pgrouse: Shell, queue: Queue) 
     assert queue.ids() == [int(first.out)]
 
 
-@pytest.mark.parametrize("option", ["--debounce", "--throttle"])
-def test_lines_are_neither_debounced_nor_throttled(pgrouse: Shell, queue: Queue, option: str) -> None:
-    ended = pgrouse("publish", "t", "--lines", "-", "--key", "k", option, "1h", stdin="1\n")
+def test_lines_with_a_key_meet_the_message_that_has_it(pgrouse: Shell, queue: Queue) -> None:
+    appended = pgrouse("publish", "t", "--lines", "-", "--key", "k", "--on-conflict", "append", stdin="1\n2\n")
+    ignored = pgrouse("publish", "t", "--lines", "-", "--key", "k", "--on-conflict", "ignore", stdin="3\n4\n")
 
-    assert (ended.code, ended.err) == (
-        2,
-        f"pgrouse: --lines publishes by COPY, which does not support {option}: see `pgrouse publish --help`\n",
-    )
-    assert queue.ids() == []
+    assert (appended.code, appended.out) == (0, "published 2 messages\n")
+    assert (ignored.out, ignored.err) == ("published 0 messages\n", "2 messages ignored: another message has the key\n")
+    assert queue.value("SELECT payload FROM messages.message") == [1, 2]
 
 
 def test_a_message_dropped_by_a_full_topic_is_reported_without_an_id(
@@ -244,15 +243,6 @@ def test_a_refusal_by_a_policy_is_one_line_and_an_exit_code(
     assert queue.ids() == []
 
 
-def test_lines_do_not_take_on_conflict(pgrouse: Shell) -> None:
-    ended = pgrouse("publish", "t", "--lines", "-", "--key", "k", "--on-conflict", "ignore", stdin="1\n")
-
-    assert (ended.code, ended.err) == (
-        2,
-        "pgrouse: --lines publishes by COPY, which does not support --on-conflict: see `pgrouse publish --help`\n",
-    )
-
-
 def test_a_message_can_depend_on_others(pgrouse: Shell, queue: Queue) -> None:
     first, second = queue.publish("first"), queue.publish("second")
 
@@ -271,10 +261,3 @@ def test_a_missing_dependency_is_reported_in_one_line(pgrouse: Shell) -> None:
     assert ended.code == 1
     assert "there is no message 4711 to come after" in ended.err
     assert ended.err.count("\n") == 1
-
-
-def test_lines_do_not_take_after(pgrouse: Shell) -> None:
-    ended = pgrouse("publish", "t", "--lines", "-", "--after", "1")
-
-    assert ended.code == 2
-    assert "not support --after" in ended.err

@@ -135,6 +135,16 @@ def test_many_messages_may_be_read_from_the_same_connection(shared: Database, ta
     assert (count, len(stored(table))) == (3, 3)
 
 
+def test_many_tell_what_became_of_each(caller: Open, table: Connection) -> None:
+    with caller() as it:
+        rows = [NewMessage(topic="t", key=key, on_conflict="replace", payload="%s:é") for key in ("b", "a", "b")]
+        results = it.publish_many([NewMessage(topic="t"), *rows], returning=True)
+
+    assert [each.outcome for each in results] == ["inserted", "inserted", "inserted", "replaced"]
+    assert results[3] == results[1]
+    assert stored(table, "id, payload")[1:] == [(results[2], "%s:é"), (results[1], "%s:é")]
+
+
 def test_publish_many_can_be_the_first_statement_of_a_transaction(caller: Open, table: Connection) -> None:
     with pytest.raises(Rollback), caller() as it:  # noqa: PT012 - the block is a transaction
         it.publish_many([NewMessage(topic="t")])

@@ -1,6 +1,6 @@
 """Many messages on their way to the table.
 
-They are checked one by one, never all in memory, as the text of a COPY or as INSERTs.
+They are checked one by one, never all in memory, as the text of a COPY, as INSERTs, or as calls of messages.publish.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
-from pgrouse.publishing.new_message import FIRST, NewMessage, to_columns
-from pgrouse.publishing.publish_statement import NO_COLUMNS
-from pgrouse.publishing.published import Published
+from pgrouse.publishing.new_message import FIRST, NewMessage, check_append, to_columns
+from pgrouse.publishing.publish_statement import interval_text, is_a_row
+from pgrouse.publishing.published import Published, PublishOutcome
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
 from pgrouse.telemetry.trace_context import NO_TRACE, NoTrace
@@ -66,6 +66,53 @@ IDS = (
     "CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.<>) %(expected)s::bigint "
     "THEN pg_catalog.string_agg(topic::pg_catalog.text, ',' ORDER BY id) END"
 )
+
+
+# The arguments of messages.publish, with the types to which their texts are cast and their defaults. Each key is locked
+# until the transaction ends: in one order, so that two callers wait for each other and do not deadlock.
+ARGUMENTS = {
+    "topic": "r.topic",
+    "key": "r.key",
+    "on_conflict": "r.on_conflict",
+    "channel": "r.channel",
+    "priority": f"coalesce(r.priority, {DEFAULT_PRIORITY})",
+    "payload": "r.payload::pg_catalog.jsonb",
+    "body": "pg_catalog.decode(r.body, 'hex')",
+    "headers": "r.headers::pg_catalog.jsonb",
+    "max_attempts": "r.max_attempts",
+    "delay": "r.delay::interval",
+    "available_at": "r.available_at::pg_catalog.timestamptz",
+    "ttl": "r.ttl::interval",
+    "after": "r.after::bigint[]",
+    "after_failed": "coalesce(r.after_failed, 'hold')",
+    "expect_result": "coalesce(r.expect_result::boolean, false)",
+    "debounce": "r.debounce::interval",
+    "max_delay": "r.max_delay::interval",
+    "throttle": "r.throttle::interval",
+}
+INTEGERS = ("priority", "max_attempts")
+
+
+def _record_type(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {'int' if name in INTEGERS else 'pg_catalog.text'}" for name in names)
+
+
+CALLS = (
+    "SELECT pg_catalog.string_agg("  # noqa: S608 - constants only
+    "pg_catalog.concat(coalesce(p.id, 0), ' ', p.outcome), ',' ORDER BY r.ordinality) "
+    "FROM (SELECT * FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) "
+    f"AS ({_record_type(ARGUMENTS)})) WITH ORDINALITY AS r "
+    'ORDER BY r.topic COLLATE pg_catalog."C", r.key COLLATE pg_catalog."C", r.ordinality) AS r '
+    "CROSS JOIN LATERAL messages.publish("
+    f"{', '.join(f'p_{name} => {value}' for name, value in ARGUMENTS.items())}) AS p"
+)
+
+
+def read_outcomes(results: str) -> Iterator[Published]:
+    """Yield the result of each message of one statement of `CallPart`."""
+    for each in results.split(","):
+        number, _, outcome = each.partition(" ")
+        yield Published(int(number), cast("PublishOutcome", outcome))
 
 
 def read_ids(topics: list[str], ids: str | None, stored: str | None) -> Iterator[Published]:
@@ -134,19 +181,8 @@ class CopyPart:
             yield topics, Statement(sql, {"rows": f"[{','.join(records)}]", "expected": len(records)})
 
     def _gathered(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield the rows for each INSERT: their topics, and the rows as JSON."""
-        topics: list[str] = []
-        records: list[str] = []
-        chars = 0
-        for each in self.rows:
-            topics.append(each["topic"])
-            records.append(self._record({"priority": DEFAULT_PRIORITY} | each))
-            chars += len(records[-1])
-            if len(records) >= INSERT_ROWS or chars >= INSERT_CHARS:
-                yield topics, records
-                topics, records, chars = [], [], 0
-        if records:
-            yield topics, records
+        rows = ({"priority": DEFAULT_PRIORITY} | each for each in self.rows)
+        return _gather({name: row[name] for name in self.columns if name in row} for row in rows)
 
     def _next_text(self, most_rows: int, enough_chars: int) -> bytes:
         """Return the lines of the next rows; nothing after the last one."""
@@ -171,29 +207,55 @@ class CopyPart:
 
         return to_line
 
-    def _record(self, row: dict[str, Any]) -> str:
-        return json.dumps({column: _text(row[column]) for column in self.columns if column in row}, ensure_ascii=False)
-
     def _insert(self, returning: str, answer: str) -> str:
-        record = ", ".join(
-            f"{name} {'int' if name in ('priority', 'max_attempts') else 'pg_catalog.text'}" for name in self.columns
-        )
         values = ", ".join(CASTS.get(name, f"r.{name}") for name in self.columns)
         return (
             "WITH published AS ("  # noqa: S608
             f"INSERT INTO messages.message ({', '.join(self.columns)}) SELECT {values} "
             "FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) "
-            f"AS ({record})) WITH ORDINALITY AS r "
+            f"AS ({_record_type(self.columns)})) WITH ORDINALITY AS r "
             f"ORDER BY r.ordinality RETURNING {returning}) SELECT {answer} FROM published"
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """Messages that are more than a row, since they may meet another one with their key, or wait for others.
+
+    Attributes:
+        rows: the arguments of messages.publish for each; they can be taken once.
+    """
+
+    rows: Iterator[dict[str, Any]]
+
+    def calls(self) -> Iterator[Statement]:
+        """Yield statements that publish them; `read_outcomes` reads what each returns."""
+        return (Statement(CALLS, {"rows": f"[{','.join(records)}]"}) for _, records in _gather(self.rows))
+
+
+def _gather(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the rows for each statement: their topics, and the rows as JSON."""
+    topics: list[str] = []
+    records: list[str] = []
+    chars = 0
+    for row in rows:
+        topics.append(row["topic"])
+        records.append(json.dumps({name: _text(value) for name, value in row.items()}, ensure_ascii=False))
+        chars += len(records[-1])
+        if len(records) >= INSERT_ROWS or chars >= INSERT_CHARS:
+            yield topics, records
+            topics, records, chars = [], [], 0
+    if records:
+        yield topics, records
+
+
 class CopyRows:
-    """The messages of one `publish_many`, as at most three parts.
+    """The messages of one `publish_many`, as at most four parts.
 
     The first part has messages without options. From the first message with one on, a second part has all columns but
     the times, which are the server's defaults. From the first message on that has its own time, a third part sets all
-    of them: the server's clock as it was read before, plus the time that has passed since.
+    of them: the server's clock as it was read before, plus the time that has passed since. From the first message on
+    that is more than a row, a fourth part calls messages.publish for each.
 
     Attributes:
         count: how many were yielded.
@@ -218,7 +280,7 @@ class CopyRows:
         """Return the same messages from the first one on; None if they can be taken only once."""
         return None if self._listed is None else CopyRows(self._listed, self._sending, self._cipher)
 
-    def parts(self, found: tuple[Any, ...] | None) -> Iterator[CopyPart]:
+    def parts(self, found: tuple[Any, ...] | None) -> Iterator[CopyPart | CallPart]:
         """Yield the parts; take each whole before the next.
 
         found: what READ_START returned, the server's clock and all schemas.
@@ -235,8 +297,10 @@ class CopyRows:
             yield CopyPart(PLAIN, self._plain(), self._begin, self._listed is None)
         if self._next is not None and not _is_timed(self._next):
             yield CopyPart(UNTIMED, self._untimed(), self._begin, self._listed is None)
-        if self._next is not None:
+        if self._next is not None and not _is_called(self._next):
             yield CopyPart(TIMED, self._timed(now), self._begin, self._listed is None)
+        if self._next is not None:
+            yield CallPart(self._called())
 
     def key_of(self, line: int) -> tuple[str, str] | None:
         """Return topic and key of a line of the current COPY, if they are remembered."""
@@ -270,9 +334,16 @@ class CopyRows:
             yield self._take(self._next)
 
     def _timed(self, now: Callable[[], datetime]) -> Iterator[dict[str, Any]]:
-        while self._next is not None:
+        while self._next is not None and not _is_called(self._next):
             row = self._next | _times(self._next, now())
             row.pop("ttl", None)
+            yield self._take(row)
+
+    def _called(self) -> Iterator[dict[str, Any]]:
+        while self._next is not None:
+            row = {"on_conflict": "error"} | self._next
+            if isinstance(row.get("available_at"), timedelta):
+                row["delay"] = row.pop("available_at")
             yield self._take(row)
 
     def _take(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -284,21 +355,23 @@ class CopyRows:
         if "key" in row and self._listed is None:
             self._keys.append((self.count, row["topic"], row["key"]))
         self._next = next(self._rows, None)
-        return row if self._cipher is None else self._cipher.encrypt_columns(row)
+        if self._cipher is None:
+            return row
+        check_append(row["topic"], row.get("on_conflict"), self._cipher)
+        return self._cipher.encrypt_columns(row)
 
 
 def _columns_of_many(message: NewMessage) -> dict[str, Any]:
-    if message.on_conflict != "error":
-        raise InvalidMessage(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
     columns = to_columns(message)
-    for option in sorted(NO_COLUMNS):
-        if option in columns:
-            raise InvalidMessage(f"{option} is not for many at once: call publish for each")
-    return columns
+    return columns if is_a_row(columns, message.on_conflict) else columns | {"on_conflict": message.on_conflict}
+
+
+def _is_called(row: dict[str, Any]) -> bool:
+    return "on_conflict" in row
 
 
 def _is_timed(row: dict[str, Any]) -> bool:
-    return "available_at" in row or "ttl" in row
+    return "available_at" in row or "ttl" in row or _is_called(row)
 
 
 def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
@@ -334,6 +407,8 @@ def _text(value: Any) -> str | int:
             return value.hex()
         case datetime():
             return value.isoformat()
+        case timedelta():
+            return interval_text(value)
         case _:
             plain: str | int = value
             return plain

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pgrouse import jsonb
 from pgrouse.config import duration
@@ -19,6 +19,9 @@ from pgrouse.config.duration import AnyDuration
 from pgrouse.crypto.envelope import ENCRYPTED_BY, MAGIC
 from pgrouse.errors import InvalidMessage
 from pgrouse.printable import INVISIBLE
+
+if TYPE_CHECKING:
+    from pgrouse.crypto.cipher import Cipher
 
 TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
 LABEL = re.compile(rf"[^{INVISIBLE}\ud800-\udfff]{{1,200}}")  # a key or a channel
@@ -88,8 +91,9 @@ class NewMessage:
     expect_result: bool = False
 
 
-class ManyOptions(TypedDict, total=False):
-    """The options of each message of a `publish_many`, as in NewMessage."""
+class MessageOptions(TypedDict, total=False):
+    """The options of a message, as in NewMessage."""
+
 
     headers: Mapping[str, Any] | None
     key: str | None
@@ -99,11 +103,6 @@ class ManyOptions(TypedDict, total=False):
     available_at: datetime | None
     ttl: AnyDuration | None
     max_attempts: int | None
-
-
-class MessageOptions(ManyOptions, total=False):
-    """The options of a message, as in NewMessage."""
-
     on_conflict: OnConflict
     debounce: AnyDuration | None
     max_delay: AnyDuration | None
@@ -268,6 +267,19 @@ def _check_on_conflict(message: NewMessage) -> None:
         raise InvalidMessage(f"on_conflict {mode!r} needs a key")
     if mode == "append" and message.body is not None:
         raise InvalidMessage("on_conflict 'append' gathers payloads: a body cannot be appended")
+
+
+def check_append(topic: str, on_conflict: str | None, cipher: Cipher | None) -> None:
+    """Refuse to append to what only its reader can decrypt.
+
+    Raises:
+        InvalidMessage: the topic is encrypted.
+    """
+    if cipher is not None and on_conflict == "append" and cipher.covers(topic):
+        raise InvalidMessage(
+            f"topic {topic} is encrypted: nothing can be appended to what the server cannot read; "
+            "use on_conflict 'replace', 'ignore' or 'error'"
+        )
 
 
 def _debounce_and_throttle(message: NewMessage) -> dict[str, timedelta | None]:

@@ -8,14 +8,21 @@ connection. A message that cannot be published is refused, and the caller's tran
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from pgrouse.errors import InvalidMessage, InvalidPayload, PublishConflict
 from pgrouse.publishing import schema_cache
-from pgrouse.publishing.copy_rows import READ_START, CopyRows, read_ids
+from pgrouse.publishing.copy_rows import READ_START, CallPart, CopyRows, read_ids, read_outcomes
 from pgrouse.publishing.drivers import driver_of
-from pgrouse.publishing.new_message import NewMessage, OnConflict, PublishOptions, plain_columns, to_columns
+from pgrouse.publishing.new_message import (
+    NewMessage,
+    OnConflict,
+    PublishOptions,
+    check_append,
+    plain_columns,
+    to_columns,
+)
 from pgrouse.publishing.publish_statement import publish_statement
 from pgrouse.publishing.published import Published, PublishedMany
 from pgrouse.publishing.schema_cache import CachedSchema
@@ -97,7 +104,7 @@ def publish(
         to_columns(NewMessage(topic=topic, payload=payload, **options)) if options else plain_columns(topic, payload)
     )
     on_conflict = options.get("on_conflict", "error")
-    _check_append(topic, on_conflict, cipher)
+    check_append(topic, on_conflict, cipher)
     sending = trace_context.start_publish_span(conn, topic)
     return _run(driver, _publish(driver, columns, on_conflict, sending, _check_inline, cipher), topic)
 
@@ -115,7 +122,7 @@ async def publish_columns(
     Raises:
         InvalidPayload, PublishRejected, psycopg.Error: as publish.
     """
-    _check_append(columns["topic"], on_conflict, cipher)
+    check_append(columns["topic"], on_conflict, cipher)
     check = _check_in_thread if len(columns.get("payload", "")) > LARGE_CHARS else _check_inline
     sending = trace_context.start_publish_span(conn, columns["topic"])
     return await _publish(driver_of(conn), columns, on_conflict, sending, check, cipher)
@@ -169,9 +176,11 @@ def publish_many(
     encoded while the server stores the messages before it, which halves the time. With `returning` the result is a
     list: what `publish` would have returned for each message, in their order. COPY returns no ids, so this is an INSERT
     for each 500 messages. SQLAlchemy and Django have no COPY on drivers other than psycopg and asyncpg; there, INSERTs
-    are always used. A `cipher` encrypts the messages whose topics are the cipher's topics. There is no `on_conflict`,
-    `debounce`, `throttle` and `after` here: if you need one, call `publish` for each message, best within
-    `conn.pipeline()`.
+    are always used. A `cipher` encrypts the messages whose topics are the cipher's topics.
+
+    From the first message on that has `on_conflict`, `debounce`, `throttle`, `after` or `expect_result`, a statement
+    for each 500 messages publishes them as `publish` does, in the order of their topics and keys: two callers with the
+    same keys wait for each other. This takes some ten times as long as COPY.
 
     Raises:
         InvalidMessage: with the number of the message; none was published, and the transaction can still be used.
@@ -194,14 +203,6 @@ def _run(driver: Driver, coroutine: Coroutine[Any, Any, T], topic: str | None) -
     topic: the topic of the message, if there is only one.
     """
     return TrackedCoroutine(coroutine, topic) if driver.is_async else driver.run(coroutine)
-
-
-def _check_append(topic: str, on_conflict: OnConflict, cipher: Cipher | None) -> None:
-    if cipher is not None and on_conflict == "append" and cipher.covers(topic):
-        raise InvalidMessage(
-            f"topic {topic} is encrypted: nothing can be appended to what the server cannot read; "
-            "use on_conflict 'replace', 'ignore' or 'error'"
-        )
 
 
 async def _publish(
@@ -250,8 +251,7 @@ async def _publish_many(driver: Driver, rows: CopyRows, sending: NoTrace | Publi
 async def _publish_with_ids(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> list[Published]:
     with sending:
         published = await _repeat_after_deadlocks(driver, rows, _insert_with_ids)
-        stored = sum(map(bool, published))
-        sending.sent_many(PublishedMany(stored, len(published) - stored))
+        sending.sent_many(PublishedMany.of(published))
         return published
 
 
@@ -279,12 +279,15 @@ async def _copy(driver: Driver, rows: CopyRows) -> PublishedMany:
     def find_key(error: ServerError) -> tuple[str, str] | None:
         return None if error.line is None else rows.key_of(error.line)
 
-    published = 0
+    copied, called = 0, PublishedMany(0, 0)
     with ErrorTranslation(find_key):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
-                published += await bulk.copy_in(part)
-    return PublishedMany(published, rows.count - published)
+                if isinstance(part, CallPart):
+                    called = PublishedMany.of([each async for each in _call(bulk, part)])
+                else:
+                    copied += await bulk.copy_in(part)
+    return PublishedMany(copied + called, rows.count - copied - called - called.ignored, called.ignored)
 
 
 async def _insert_with_ids(driver: Driver, rows: CopyRows) -> list[Published]:
@@ -292,9 +295,18 @@ async def _insert_with_ids(driver: Driver, rows: CopyRows) -> list[Published]:
     with ErrorTranslation(lambda _: None):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
+                if isinstance(part, CallPart):
+                    published += [each async for each in _call(bulk, part)]
+                    continue
                 for topics, insert in part.inserts_with_ids():
                     published += read_ids(topics, *(await bulk.fetch_row(insert) or (None, None)))
     return published
+
+
+async def _call(bulk: Driver, part: CallPart) -> AsyncIterator[Published]:
+    for call in part.calls():
+        for each in read_outcomes(*(await bulk.fetch_row(call) or ("",))):
+            yield each
 
 
 async def _check_inline(known: CachedSchema, columns: dict[str, Any]) -> list[str]:

@@ -104,13 +104,20 @@ def _by_function(given: dict[str, str], on_conflict: OnConflict) -> str:
     )
 
 
+def interval_text(value: timedelta) -> str:
+    """Return a time as an interval of the server.
+
+    A day in Python has 24 hours; a day on the server has 23 when the clocks go forward.
+    """
+    return f"{value // timedelta(seconds=1)}.{value.microseconds:06} s"
+
+
 def _plain(value: Any) -> Value:
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat()
         case timedelta():
-            # A day in Python has 24 hours; a day on the server has 23 when the clocks go forward.
-            return f"{value // timedelta(seconds=1)}.{value.microseconds:06} s"
+            return interval_text(value)
         case _:
             plain: Value = value
             return plain

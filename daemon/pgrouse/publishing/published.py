@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal, Self
 
 PublishOutcome = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
@@ -30,12 +32,21 @@ class PublishedMany(int):
 
     Attributes:
         dropped: how many were not, because their topics are full, and their policy is to drop.
+        ignored: how many were not, because another message stands for them: their outcome is `ignored` or `held`.
     """
 
     dropped: int
+    ignored: int
 
-    def __new__(cls, published: int, dropped: int) -> PublishedMany:
+    def __new__(cls, published: int, dropped: int, ignored: int = 0) -> PublishedMany:
         """Make one."""
         many = super().__new__(cls, published)
-        many.dropped = dropped
+        many.dropped, many.ignored = dropped, ignored
         return many
+
+    @classmethod
+    def of(cls, published: Iterable[Published]) -> PublishedMany:
+        """Count the results of single messages."""
+        outcomes = Counter(each.outcome for each in published)
+        dropped, ignored = outcomes["dropped"], outcomes["ignored"] + outcomes["held"]
+        return cls(outcomes.total() - dropped - ignored, dropped, ignored)

@@ -73,13 +73,13 @@ OUTCOMES = {
     help="What happens if a message with this key waits already: error = exit code 1; "
     "replace = it gets the new content and TTL, and keeps its id and its position; "
     "ignore = nothing is published; append = the payloads become one array. "
-    "The id of the waiting message is printed. Not with --lines.",
+    "The id of the waiting message is printed.",
 )
 @click.option(
     "--debounce",
     type=DURATION,
     help="Not available before the key has not been published for this time, like 30s: a further publish replaces the "
-    "content (or appends to it, with --on-conflict append) and starts the time again. Not with --lines.",
+    "content (or appends to it, with --on-conflict append) and starts the time again.",
 )
 @click.option(
     "--max-delay", type=DURATION, help="The longest time that --debounce may wait after the first publish, like 5m."
@@ -87,14 +87,13 @@ OUTCOMES = {
 @click.option(
     "--throttle",
     type=DURATION,
-    help="Publish nothing while the last message of the key waits, and for this time after it started, like 10s. "
-    "Not with --lines.",
+    help="Publish nothing while the last message of the key waits, and for this time after it started, like 10s.",
 )
 @click.option(
     "--after",
     type=MESSAGE_ID,
     multiple=True,
-    help="Run only after this message has succeeded; may be given several times. Not with --lines.",
+    help="Run only after this message has succeeded; may be given several times.",
 )
 @click.option(
     "--after-failed",
@@ -128,11 +127,6 @@ def publish(
     """  # noqa: D301 - click reads the real \b
     if sum(given is not None for given in (payload, body_file, lines)) > 1:
         raise click.UsageError("a payload, --body-file and --lines exclude each other")
-    if lines is not None and options["on_conflict"] != "error":
-        raise click.UsageError("--lines publishes by COPY, which does not support --on-conflict")
-    for name in ("after", "debounce", "throttle"):
-        if lines is not None and options[name]:
-            raise click.UsageError(f"--lines publishes by COPY, which does not support --{name}")
     shared = {"topic": topic, "headers": _headers(headers) or None, **options}
     if lines is not None:
         _publish_lines(session, lines, shared)
@@ -191,9 +185,12 @@ def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]
     cipher = _cipher(session)
     with session.connect() as conn:
         many = publish_many(conn, _messages(lines, shared), cipher=cipher)
-    session.output.record({"published": int(many), "dropped": many.dropped, "topic": shared["topic"]})
+    counts = {"published": int(many), "dropped": many.dropped, "ignored": many.ignored}
+    session.output.record({**counts, "topic": shared["topic"]})
     if many.dropped:
         session.output.note(f"{plural(many.dropped, 'message')} dropped: the topic is full")
+    if many.ignored:
+        session.output.note(f"{plural(many.ignored, 'message')} ignored: another message has the key")
     session.output.say(f"published {plural(int(many), 'message')}")
 
 

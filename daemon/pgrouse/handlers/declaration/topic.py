@@ -24,7 +24,7 @@ from pgrouse.handlers.declaration.message_handle import (
 )
 from pgrouse.handlers.declaration.topic_options import ScheduleOptions, TopicOptions
 from pgrouse.handlers.return_type import ReturnType, find_return_type
-from pgrouse.publishing.new_message import ManyOptions, MessageOptions, NewMessage
+from pgrouse.publishing.new_message import MessageOptions, NewMessage
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
@@ -150,7 +150,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         *,
         cipher: Cipher | None = None,
         returning: Literal[False] = False,
-        **options: Unpack[ManyOptions],
+        **options: Unpack[MessageOptions],
     ) -> Awaited[PublishedMany]: ...
 
     @overload
@@ -161,7 +161,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         *,
         cipher: Cipher | None = None,
         returning: Literal[True],
-        **options: Unpack[ManyOptions],
+        **options: Unpack[MessageOptions],
     ) -> Awaited[list[AsyncMessageHandle[Output_co]]]: ...
 
     @overload
@@ -172,7 +172,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         *,
         cipher: Cipher | None = None,
         returning: Literal[False] = False,
-        **options: Unpack[ManyOptions],
+        **options: Unpack[MessageOptions],
     ) -> PublishedMany: ...
 
     @overload
@@ -183,7 +183,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         *,
         cipher: Cipher | None = None,
         returning: Literal[True],
-        **options: Unpack[ManyOptions],
+        **options: Unpack[MessageOptions],
     ) -> list[MessageHandle[Output_co]]: ...
 
     def publish_many(
@@ -193,7 +193,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         *,
         cipher: Cipher | None = None,
         returning: bool = False,
-        **options: Unpack[ManyOptions],
+        **options: Unpack[MessageOptions],
     ) -> Any:
         """Publish a message for each payload by COPY, as `pgrouse.publish_many` does.
 

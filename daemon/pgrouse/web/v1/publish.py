@@ -322,7 +322,14 @@ async def _publish_many(conn: Connection, batch: PreparedBatch) -> dict[str, Any
         ids = await _insert(conn, batch)
         if ids is not None:
             return Raw(f'{{"results":[{",".join([INSERTED.format(each) for each in ids])}]}}')
-    return {"results": [await _publish(conn, each) for each in batch.messages]}
+    # Each key is locked until the transaction ends: in one order, so that two requests do not deadlock.
+    in_order = sorted(enumerate(batch.messages), key=lambda each: _key_of(each[1]))
+    results = {number: await _publish(conn, message) for number, message in in_order}
+    return {"results": [results[number] for number in range(len(results))]}
+
+
+def _key_of(message: PreparedMessage) -> tuple[str, str]:
+    return message.columns["topic"], message.columns.get("key", "")
 
 
 async def _insert(conn: Connection, batch: PreparedBatch) -> list[int] | None:
