@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -390,3 +391,16 @@ def test_a_retry_gets_the_same_location(http: httpx.Client) -> None:
 
     assert (first.headers["location"], again.headers["idempotent-replayed"]) == (again.headers["location"], "true")
     assert first.headers["location"] == f"/v1/messages/{first.json()['id']}"
+
+
+def test_requests_with_the_same_keys_in_opposite_orders_do_not_deadlock(http: httpx.Client) -> None:
+    def batch(numbers: Iterable[int]) -> httpx.Response:
+        sent = [{"topic": "opposite", "key": f"k{n:03}", "payload": n, "on_conflict": "replace"} for n in numbers]
+        return http.post("/v1/messages/batch", json={"messages": sent})
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(batch, [range(100), range(99, -1, -1)] * 8))
+
+    assert {answer.status_code for answer in answers} == {201}
+    first, second = ([each["id"] for each in answer.json()["results"]] for answer in answers[:2])
+    assert first == second[::-1]
