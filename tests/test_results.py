@@ -7,7 +7,7 @@ import gc
 import os
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from unittest.mock import AsyncMock
 import psycopg
 import psycopg_pool
 import pytest
+import structlog
 from pydantic import BaseModel
 
 from pgrouse import (
@@ -220,6 +221,17 @@ def test_a_wait_of_the_other_kind_is_refused(database: Database, db: psycopg.Con
         handle.result(LONG_S, where=7)  # type: ignore[call-overload]
 
 
+@pytest.fixture
+def unconfigured_log() -> Iterator[None]:
+    """Log as in an application that configures no structlog, whatever other tests of this process did."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.reset_defaults()
+    yield
+    if before is not None:
+        structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("unconfigured_log")
 def test_a_publish_that_is_not_awaited_is_reported_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     async def forget() -> None:
         async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as conn:

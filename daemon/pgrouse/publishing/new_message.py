@@ -94,7 +94,6 @@ class NewMessage:
 class MessageOptions(TypedDict, total=False):
     """The options of a message, as in NewMessage."""
 
-
     headers: Mapping[str, Any] | None
     key: str | None
     channel: str | None

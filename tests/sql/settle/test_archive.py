@@ -78,7 +78,7 @@ def test_every_column_of_a_message_except_its_lock_is_a_column_of_the_archive(qu
         {r.attname for r in queue.rows(columns, [f"messages.{t}"])} for t in ("message", "message_archive")
     )
 
-    assert live - archive == {"locked_by", "lock_expires_at", "prefetched", "content_bytes"}
+    assert live - archive == {"locked_by", "lock_expires_at", "prefetched", "content_bytes", "debounce_limit"}
     assert set(CARRIED_OVER) == live & archive
 
 
