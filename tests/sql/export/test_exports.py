@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from psycopg import errors
 
+from pgrouse.client.call import Call
+from pgrouse.client.queries.archive_row import last_row, nth_row, row_within_bytes, rows_after
 from tests.server.postgres import Database
 from tests.sql.deaths import die
 from tests.sql.exports import OPEN, export, from_elsewhere
@@ -230,3 +234,48 @@ def test_another_session_may_lock_it_then(own_queue: Queue, own_database: Databa
     assert second.call("unlock_export", "n") is False
     assert own_queue.call("unlock_export", "n") is True
     assert second.call("lock_export", "n") is True
+
+
+# An export reads its batches in the order of the archive (pgrouse.client.queries.archive_row), and stops at their ends.
+
+ENDED = """
+    INSERT INTO messages.message_archive (
+      id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
+    SELECT n, 't', 5, '{}', now(), now(), 1, n, 'success' FROM generate_series(1, 20000) AS n
+"""
+BATCH = 100
+ENDS: dict[str, Call[Any]] = {
+    "a number of rows": nth_row(("0", 0), str(2**63), "TRUE", BATCH),
+    "a size": row_within_bytes(("0", 0), str(2**63), "TRUE", BATCH, 1_000_000),
+    "the last row": last_row(("0", 0), str(2**63), "TRUE"),
+    "what is left, up to a number": rows_after(("0", 0), "TRUE", BATCH),
+}
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+@pytest.mark.parametrize("end", ENDS)
+def test_the_end_of_a_batch_is_found_without_reading_what_comes_after_it(
+    queue: Queue, end: str, is_analyzed: bool
+) -> None:
+    queue.conn.execute(ENDED)
+    if is_analyzed:
+        queue.conn.execute("ANALYZE messages.message_archive")
+
+    assert rows_read(queue, ENDS[end]) <= BATCH
+
+
+def rows_read(queue: Queue, call: Call[Any]) -> int:
+    """Return how many rows of tables and indexes a call reads."""
+    found = queue.conn.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + call.statement, call.values).fetchone()
+    assert found is not None
+    return sum(
+        int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+        for node in nodes(found[0][0]["Plan"])
+        if "Relation Name" in node
+    )
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for each in plan.get("Plans", []):
+        yield from nodes(each)
