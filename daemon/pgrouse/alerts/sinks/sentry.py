@@ -17,6 +17,8 @@ from pgrouse.alerts.sink import SinkTable, missing_package
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sentry_sdk.envelope import Envelope
     from sentry_sdk.utils import Auth
 
@@ -35,8 +37,8 @@ class SentryTable(SinkTable):
         """Check the package and the DSN."""
         self._parts()
 
-    def _parts(self) -> tuple[type[Envelope], Auth]:
-        """Return the class of what is posted, and where it goes."""
+    def _parts(self) -> tuple[Callable[..., Envelope], Auth]:
+        """Return what makes an envelope, and where it goes."""
         try:
             from sentry_sdk.envelope import Envelope  # noqa: PLC0415 - extra sentry
             from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415 - extra sentry
@@ -49,9 +51,9 @@ class SentryTable(SinkTable):
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """POST a message as an event; return the status of the answer."""
-        envelope_type, auth = self._parts()
+        new_envelope, auth = self._parts()
         event: Any = _event(notice)
-        envelope = envelope_type(headers={"event_id": event["event_id"]})
+        envelope = new_envelope(headers={"event_id": event["event_id"]})
         envelope.add_event(event)
         body = io.BytesIO()
         envelope.serialize_into(body)
