@@ -101,10 +101,10 @@ def test_an_interrupted_replay_prints_where_to_continue(
 
     def interrupt(*_: object) -> None:
         calls.append(Ended(0, "", ""))
-        if len(calls) == 2:
+        if len(calls) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("pgrouse.cli.queue.replay._report", interrupt)
+    monkeypatch.setattr("pgrouse.terminal.command.CliSession.record", interrupt)
     ended = pgrouse("replay", "a", "--from", EARLY, "--yes")
     monkeypatch.undo()
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 BATCH = 500
 REDRIVEN_OUTCOMES = ("redriven", "keyless")
-REFUSED_OUTCOMES = ("too_often", "too_large", "redriven_before", "not_dead")
+REFUSED_OUTCOMES = ("too_often", "too_large", "redriven_before", "not_dead", "not_waiting")
 
 # Why a message was not redriven, and what to do about it.
 SKIP_REASONS = {

@@ -18,7 +18,8 @@ import psycopg
 
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.dead import Redriven, Requeued
-from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, SKIP_REASONS, RateSpreader
+from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, SKIP_REASONS, RateSpreader
+from pgrouse.errors import ExitCode
 from pgrouse.extras import has_rich
 from pgrouse.format import plural
 from pgrouse.terminal.command import CliSession
@@ -34,6 +35,23 @@ RATE = click.option(
 DELAY = click.option(
     "--delay", type=DURATION, default="0s", help="When the first message becomes available, like 10m. Default: at once."
 )
+
+
+# Counting the messages that are to be deleted stops here.
+BOUND = 10_000
+YES = click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+
+
+def ask_to_delete(session: CliSession, found: int, what: str, none: str, *, dry_run: bool, yes: bool) -> bool:
+    """Ask whether to delete messages, unless `yes` was given; a dry run only says how many there are.
+
+    found: how many were counted, up to BOUND; what: how they are called; none: what to say if there are none.
+    """
+    if dry_run or not found:
+        said = f"would delete {what}: run it again without --dry-run" if found else none
+        session.done(said, messages=found, at_least=found >= BOUND)
+        return False
+    return yes or click.confirm(f"delete {what} for good?", abort=True, err=True)
 
 
 class ProgressDisplay(Protocol):
@@ -102,20 +120,35 @@ def report(session: CliSession, rows: Iterable[Redriven | Requeued], name: str, 
         asked, message_id, outcome = asked_id(row), row.message_id, row.outcome
         outcomes[outcome] += 1
         if session.as_json:
-            session.output.record({name: asked, "message_id": message_id, "outcome": outcome})
+            session.record({name: asked, "message_id": message_id, "outcome": outcome})
         elif by_id and outcome in REDRIVEN_OUTCOMES:
-            session.output.say(f"{asked} is back as {message_id}")
+            session.say(f"{asked} is back as {message_id}")
         if by_id and outcome in SKIP_REASONS:
             because = f" [{message_id}]" if message_id else ""
-            session.output.problem(f"message {asked} {SKIP_REASONS[outcome]}{because}")
+            session.problem(f"message {asked} {SKIP_REASONS[outcome]}{because}")
     report_skipped(session, Counter(keyless=outcomes["keyless"]) if by_id else outcomes)
     return outcomes
+
+
+def conclude(
+    session: CliSession, rows: Iterable[Redriven | Requeued], name: str, did: str, none: str, *, by_id: bool
+) -> int:
+    """Print the outcome of each message, and of all together unless they were named; return the exit code.
+
+    did: says what was done, `{}` stands for how many messages; none: what to say if there was none.
+    """
+    outcomes = report(session, rows, name, by_id=by_id)
+    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
+    if not by_id:
+        session.say(did.format(plural(done, "message")) if outcomes else none)
+    is_refused = by_id and any(outcomes[outcome] for outcome in REFUSED_OUTCOMES)
+    return ExitCode.FOUND_A_PROBLEM if is_refused else ExitCode.OK
 
 
 def report_skipped(session: CliSession, outcomes: Counter[str]) -> None:
     """Report how many messages were skipped, and why."""
     if keyless := outcomes["keyless"]:
-        session.output.note(f"{plural(keyless, 'message')} came back without the key: a newer message has it")
+        session.note(f"{plural(keyless, 'message')} came back without the key: a newer message has it")
     for outcome, why in SKIP_REASONS.items():
         if count := outcomes[outcome]:
-            session.output.problem(f"{plural(count, 'message')} {why}")
+            session.problem(f"{plural(count, 'message')} {why}")

@@ -29,7 +29,7 @@ R = TypeVar("R", bound="DataclassInstance")
 READ_TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
 
 
-class CliSession:
+class CliSession(Output):
     """One call of the command line: its configuration, its connection, its output.
 
     Attributes:
@@ -39,9 +39,9 @@ class CliSession:
     """
 
     def __init__(self) -> None:
+        super().__init__(as_json=False)
         silence_driver()
         self.config_path: Path | None = None
-        self.as_json = False
         self.overrides: dict[str, dict[str, Any]] = {}
 
     @cached_property
@@ -61,11 +61,6 @@ class CliSession:
         from pgrouse.config.config import load  # noqa: PLC0415 - slow to import: --help does without it
 
         return load(self.config_path, overrides=self.overrides)
-
-    @cached_property
-    def output(self) -> Output:
-        """Where results go."""
-        return Output(self.as_json)
 
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
@@ -88,7 +83,7 @@ class CliSession:
 
     def _warn(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
-            self.output.note(f"the server warns: {notice.message_primary}")
+            self.note(f"the server warns: {notice.message_primary}")
 
     @contextmanager
     def read(self) -> Iterator[psycopg.Connection]:

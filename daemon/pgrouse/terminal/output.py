@@ -70,6 +70,11 @@ class Output:
         self.say(said)
         return ExitCode.OK
 
+    def done(self, said: str, **facts: Any) -> None:
+        """Print what a command did. facts: what JSON says."""
+        self.record(facts)
+        self.say(said)
+
     def say(self, text: str) -> None:
         """Print a line for people; JSON has its own."""
         if not self.as_json:

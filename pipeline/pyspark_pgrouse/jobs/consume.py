@@ -126,14 +126,14 @@ def consume(
     )
     with session.connect() as conn:  # report an unreachable database before Spark starts
         if warning := check_attempts(conn, options):
-            session.output.problem(warning)
+            session.problem(warning)
     with spark_session("consume", master, conf) as spark:
         if source := source_file(called):
             spark.sparkContext.addPyFile(str(source))
         stop = _stop_on_signals()
-        session.output.note(f"{options.consumer} works {', '.join(options.topics)}")
-        ran = run(spark, called, options, partial(_report_batch, session.output), stop)
-    return _conclude(session.output, ran)
+        session.note(f"{options.consumer} works {', '.join(options.topics)}")
+        ran = run(spark, called, options, partial(_report_batch, session), stop)
+    return _conclude(session, ran)
 
 
 def _stop_on_signals() -> SignalFlag:

@@ -47,10 +47,10 @@ def erase(session: CliSession, lake: str, keys: tuple[str, ...], ids: tuple[int,
     if vacuum is not None:
         maintenance.vacuum(opened, vacuum)
     if session.as_json:
-        session.output.record({"lake": opened.directory.url, "erased_rows": erased})
-    session.output.say(f"erased {plural(erased, 'row')}")
+        session.record({"lake": opened.directory.url, "erased_rows": erased})
+    session.say(f"erased {plural(erased, 'row')}")
     if erased and vacuum != timedelta(0):
-        session.output.say("the replaced files still hold them: --vacuum 0s removes these files at once")
+        session.say("the replaced files still hold them: --vacuum 0s removes these files at once")
     return ExitCode.OK
 
 

@@ -182,8 +182,8 @@ def _forget(session: CliSession, dsn: str | None, name: str) -> int:
     with connect(dsn) as conn:
         forget(conn, name)
     if session.as_json:
-        session.output.record({"forgotten": name})
-    session.output.say(f"deleted export {name}: the retention no longer waits for it")
+        session.record({"forgotten": name})
+    session.say(f"deleted export {name}: the retention no longer waits for it")
     return ExitCode.OK
 
 
@@ -224,7 +224,7 @@ class ExportRunner:
         size = sum(file.bytes for commit in written for file in commit.files)
         waiting = behind.rows
         record_run(RunReport(rows, size, waiting, behind.seconds))
-        output = self.session.output
+        output = self.session
         if self.session.as_json:
             output.record(
                 {
@@ -256,7 +256,7 @@ class ExportRunner:
 def _progress(session: CliSession, work: Export) -> Iterator[Callable[[ExportCommit], None]]:
     """Show the progress: a bar on a terminal, otherwise a line for each batch."""
     if not sys.stderr.isatty():
-        yield lambda commit: session.output.note(
+        yield lambda commit: session.note(
             f"version {commit.version}: {plural(commit.rows, 'row')} in {plural(len(commit.files), 'file')}"
         )
         return

@@ -129,22 +129,22 @@ def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_
 def _conclude(session: CliSession, dsn: str | None, job: str, done: JobResult) -> int:
     record_run(RunReport(rows=0 if done.is_repeat else done.published))
     if session.as_json:
-        session.output.record({"job": job, **asdict(done)})
+        session.record({"job": job, **asdict(done)})
     if done.is_repeat:
-        session.output.say(f"published before, as job {job}: nothing was published now; --job NAME publishes it again")
+        session.say(f"published before, as job {job}: nothing was published now; --job NAME publishes it again")
     else:
-        session.output.say(f"published {plural(done.published, 'message')} as job {job}")
+        session.say(f"published {plural(done.published, 'message')} as job {job}")
     for count, what in (
         (done.ignored, "ignored: their keys wait already"),
         (done.dropped, "dropped: their topics are full"),
     ):
         if count:
-            session.output.note(f"{plural(count, 'row')} {what}")
+            session.note(f"{plural(count, 'row')} {what}")
     if not done.rejected:
         return ExitCode.OK
-    session.output.problem(f"{plural(done.rejected, 'row')} rejected; the first:")
+    session.problem(f"{plural(done.rejected, 'row')} rejected; the first:")
     for nth, reason, given in _first(dsn, job):
-        session.output.note(f"  {nth}: {reason}: {given:.200}")
+        session.note(f"  {nth}: {reason}: {given:.200}")
     return ExitCode.FOUND_A_PROBLEM
 
 
@@ -160,9 +160,9 @@ def _preview(session: CliSession, rows: DataFrame, topic: str | None) -> int:
         Column("ROWS", "rows", "{:,}".format, right=True),
         Column("REJECTED BECAUSE", "reason", folds=True),
     ]
-    session.output.rows(columns, groups, "no rows: nothing would be published")
+    session.rows(columns, groups, "no rows: nothing would be published")
     good = sum(group["rows"] for group in groups if group["reason"] is None)
-    session.output.say(f"would publish {plural(good, 'message')}: run it again without --dry-run")
+    session.say(f"would publish {plural(good, 'message')}: run it again without --dry-run")
     return ExitCode.FOUND_A_PROBLEM if any(group["reason"] for group in groups) else ExitCode.OK
 
 

@@ -154,9 +154,7 @@ def _put_back(
     outcomes = report(session, rows, "archived_id", by_id=False)
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     record_run(RunReport(rows=done))
-    session.output.say(
-        f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
-    )
+    session.say(f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven")
     return ExitCode.OK
 
 
@@ -173,10 +171,10 @@ def _preview(session: CliSession, chosen: DataFrame) -> int:
         Column("SAMPLE", "sample_id", right=True),
         Column("ERROR", "sample_error", wide=True),
     ]
-    session.output.rows(columns, rows, "no dead message matches: nothing would be redriven")
+    session.rows(columns, rows, "no dead message matches: nothing would be redriven")
     if rows:
         total = sum(row["messages"] for row in rows)
-        session.output.say(f"chose {plural(total, 'message')}: run it again without --dry-run")
+        session.say(f"chose {plural(total, 'message')}: run it again without --dry-run")
     return ExitCode.OK
 
 

@@ -116,7 +116,7 @@ def report(
     record_run(RunReport(rows=findings["whole"]["ended"]))
     _say(session, findings, destination)
     if opens and not webbrowser.open(destination.page if "://" in destination.page else f"file://{destination.page}"):
-        session.output.note("no browser could be opened")
+        session.note("no browser could be opened")
 
 
 def _window(since: datetime, until: datetime, baseline: timedelta | None, deploy: datetime | None) -> Window:
@@ -151,7 +151,7 @@ def _source(session: CliSession, lake: str | None, topics: tuple[str, ...]) -> A
 def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
     """Show what is being made: with a bar for people, with lines in logs."""
     if not sys.stderr.isatty():
-        yield lambda stage: session.output.note(f"report: {stage}")
+        yield lambda stage: session.note(f"report: {stage}")
         return
     with ProgressBar("report", len(STAGES)) as bar:
         yield lambda _: bar.advance(1)
@@ -160,12 +160,12 @@ def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
 def _say(session: CliSession, findings: Findings, destination: Destination) -> None:
     whole, topics = findings["whole"], findings["topics"]
     count = topics[0]["of"] if topics else 0
-    session.output.say(
+    session.say(
         f"{plural(whole['ended'], 'message')} ended, {whole['dead']:,} of them dead, "
         f"in {plural(count, 'topic')}: {destination.page}"
     )
     if session.as_json:
-        session.output.record(
+        session.record(
             {
                 "page": destination.page,
                 "tables": {name: destination.table(name) for name in findings["tables"]},

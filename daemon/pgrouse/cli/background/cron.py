@@ -29,12 +29,12 @@ def install_jobs(session: CliSession) -> int:
     with session.connect() as conn:
         changed = jobs.install(conn)
         removed = jobs.remove_left_behind(conn)
-    session.output.record({"scheduled": changed, "removed": removed})
+    session.record({"scheduled": changed, "removed": removed})
     for name in changed:
-        session.output.say(f"scheduled {name}")
+        session.say(f"scheduled {name}")
     for name in removed:
-        session.output.say(f"removed {name}, of a database that does not exist")
-    session.output.say("the jobs of pg_cron are up to date")
+        session.say(f"removed {name}, of a database that does not exist")
+    session.say("the jobs of pg_cron are up to date")
     return ExitCode.OK
 
 
@@ -45,12 +45,10 @@ def check(session: CliSession) -> int:
     with session.connect() as conn:
         findings = jobs.check(conn)
     for finding in findings:
-        session.output.record(
-            {"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "fix": finding.fix}
-        )
-        session.output.say(str(finding))
+        session.record({"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "fix": finding.fix})
+        session.say(str(finding))
     if not findings:
-        session.output.say("ok: pg_cron maintains the queue")
+        session.say("ok: pg_cron maintains the queue")
     return ExitCode.FOUND_A_PROBLEM if findings else ExitCode.OK
 
 
@@ -60,9 +58,9 @@ def remove(session: CliSession) -> int:
     """Unschedule the jobs."""
     with session.connect() as conn:
         removed = jobs.remove(conn)
-    session.output.record({"removed": removed})
+    session.record({"removed": removed})
     for name in removed:
-        session.output.say(f"removed {name}")
+        session.say(f"removed {name}")
     if not removed:
-        session.output.say("there are no jobs of pgrouse")
+        session.say("there are no jobs of pgrouse")
     return ExitCode.OK

@@ -39,5 +39,5 @@ def run(session: CliSession, task: str | None) -> int:
             style=lambda count: "red" if count < 0 else "",
         ),
     ]
-    session.output.rows(columns, rows, "another process runs them at the moment: nothing to do")
+    session.rows(columns, rows, "another process runs them at the moment: nothing to do")
     return ExitCode.FOUND_A_PROBLEM if any(row["count"] < 0 for row in rows) else ExitCode.OK

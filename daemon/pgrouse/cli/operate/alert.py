@@ -98,11 +98,11 @@ def _try(session: CliSession, settings: SinkTable) -> bool:
     except Exception as error:  # noqa: BLE001 - what a sink's library raises is what came back
         said, arrived = dsn.redact(f"{type(error).__name__}: {error}", settings.secrets()), False
     facts = {"sink": settings.name, "type": settings.type, "id": notice.id, "arrived": arrived, "answer": said}
-    session.output.record(facts)
+    session.record(facts)
     if arrived:
-        session.output.say(f"{settings.name}: arrived ({said})")
+        session.say(f"{settings.name}: arrived ({said})")
     elif not session.as_json:
-        session.output.problem(f"{settings.name}: did not arrive: {said}")
+        session.problem(f"{settings.name}: did not arrive: {said}")
     return arrived
 
 
@@ -130,7 +130,7 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
         Column("LAST", "age", show_ago),
         Column("ERROR", "sample_error", last_line, wide=True, optional=True),
     ]
-    session.output.rows(columns, rows, "no alerts")
+    session.rows(columns, rows, "no alerts")
 
 
 @alert.command()
@@ -151,7 +151,7 @@ def sinks(session: CliSession) -> int:
         Column("BY", "held_by", wide=True, spare=True),
         Column("ERROR", "last_error", wide=True, optional=True),
     ]
-    session.output.rows(columns, rows, "no sink: add a table [[alerts.to]] to pgrouse.toml, and start a daemon")
+    session.rows(columns, rows, "no sink: add a table [[alerts.to]] to pgrouse.toml, and start a daemon")
     return ExitCode.FOUND_A_PROBLEM if any(row["state"] != "ok" for row in rows) else ExitCode.OK
 
 
@@ -169,7 +169,7 @@ def conditions(session: CliSession) -> int:
         Column("WHAT", "what", folds=True, wide=True),
         Column("FIX", "fix", folds=True, wide=True),
     ]
-    session.output.rows(columns, rows, "no problems are known")
+    session.rows(columns, rows, "no problems are known")
     return ExitCode.FOUND_A_PROBLEM if rows else ExitCode.OK
 
 
@@ -201,7 +201,7 @@ def thresholds(session: CliSession, topic: str | None, given: tuple[str, ...]) -
         Column("TOPIC", "topic", wide=True),
         *(Column(name.replace("_", " ").upper(), name, show_threshold, right=True) for name in THRESHOLDS),
     ]
-    session.output.rows(columns, rows, f"{topic} has no thresholds of its own: those of * apply")
+    session.rows(columns, rows, f"{topic} has no thresholds of its own: those of * apply")
 
 
 def show_threshold(value: timedelta | int) -> str:
@@ -259,8 +259,7 @@ def add_silence(
     if topic is kind is fingerprint is None:
         raise click.UsageError("give --topic, --kind or --fingerprint; --topic '*' is every topic")
     number = session.run(alert_calls.silence(kind, topic, fingerprint, for_, until, reason))
-    session.output.record({"id": number})
-    session.output.say(str(number))
+    session.done(str(number), id=number)
 
 
 @silence.command("list")
@@ -276,7 +275,7 @@ def list_silences(session: CliSession) -> None:
         Column("BY", "created_by"),
         Column("REASON", "reason", wide=True),
     ]
-    session.output.rows(columns, session.read_rows(find_silences()), "no silence")
+    session.rows(columns, session.read_rows(find_silences()), "no silence")
 
 
 @silence.command("remove")
@@ -286,7 +285,7 @@ def remove_silence(session: CliSession, number: int) -> int:
     """End a silence early."""
     removed = session.run(alert_calls.unsilence(number))
     said, problem = f"silence {number} is over", f"there is no silence {number}, or it is over"
-    return session.output.result(removed, said, problem, id=number, found=removed)
+    return session.result(removed, said, problem, id=number, found=removed)
 
 
 @alert.command()
@@ -301,7 +300,7 @@ def replay(session: CliSession, sink: str | None, since: timedelta, message_id: 
     """
     count = session.run(alert_calls.replay_alerts(sink, since, message_id))
     said, problem = f"{plural(count, 'message')} will be sent again", "there is no such message"
-    return session.output.result(count, said, problem, messages=count, found=count > 0)
+    return session.result(count, said, problem, messages=count, found=count > 0)
 
 
 @alert.command()
@@ -311,4 +310,4 @@ def forget(session: CliSession, sink: str) -> int:
     """Delete a sink that no configuration names any more."""
     known = session.run(alert_calls.delete_sink(sink))
     said, problem = f"{sink} is deleted", f"there is no sink '{sink}'"
-    return session.output.result(known, said, problem, sink=sink, found=known)
+    return session.result(known, said, problem, sink=sink, found=known)

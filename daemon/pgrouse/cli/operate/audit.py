@@ -41,8 +41,8 @@ def audit(
         after = None if since is None else clock - since
         found = run(conn, find_actions(actor=actor, topic=topic, since=after, before=before, limit=limit))
     rows = [_record(each) if session.as_json else _shown(each, clock) for each in found]
-    if session.output.rows(_columns(), rows, "no actions") == limit:
-        session.output.note(f"there may be more: --before {found[-1].id}")
+    if session.rows(_columns(), rows, "no actions") == limit:
+        session.note(f"there may be more: --before {found[-1].id}")
 
 
 def _columns() -> list[Column]:

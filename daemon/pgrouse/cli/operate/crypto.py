@@ -40,8 +40,7 @@ def key(session: CliSession) -> None:
     Store it only in the place that the configuration names: anyone who has it can read the messages that it encrypts.
     """
     made = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-    session.output.record({"key": made})
-    session.output.say(made)
+    session.done(made, key=made)
 
 
 @crypto.command()
@@ -65,14 +64,12 @@ def check(session: CliSession, limit: int) -> int:
         conn.execute(READ_TIMEOUT)
         usage = key_usage.read_key_usage(conn, limit)
     rows = _rows(cipher, usage)
-    session.output.rows(_columns(usage), rows, "no keys")
+    session.rows(_columns(usage), rows, "no keys")
     missing = [row for row in rows if not row["configured"]]
     for row in missing:
-        session.output.problem(
-            f"key {row['key']} is needed and not configured here: its messages wait, add it to crypto.keys"
-        )
+        session.problem(f"key {row['key']} is needed and not configured here: its messages wait, add it to crypto.keys")
     if not (usage.saw_all and usage.saw_all_dead):
-        session.output.note(f"not all messages were read: --limit {10 * limit}")
+        session.note(f"not all messages were read: --limit {10 * limit}")
     return ExitCode.FOUND_A_PROBLEM if missing else ExitCode.OK
 
 
@@ -96,9 +93,7 @@ def rotate(session: CliSession, topic: str | None, dead_letters: bool) -> int:
                 progress.expect(batch.done)
                 progress.advance(batch.done)
         except BaseException:
-            session.output.problem(
-                f"{plural(rotated.done, 'message')} are under key {cipher.current}; the next run goes on"
-            )
+            session.problem(f"{plural(rotated.done, 'message')} are under key {cipher.current}; the next run goes on")
             raise
     return _print_result(session, cipher, rotated)
 
@@ -138,19 +133,15 @@ def _columns(usage: KeyUsage) -> list[Column]:
 
 def _print_result(session: CliSession, cipher: Cipher, rotated: RotationResult) -> int:
     counts = {"key": cipher.current, "rotated": rotated.done, "skipped": rotated.left}
-    session.output.record({**counts, "missing": dict(rotated.missing), "broken": rotated.broken})
-    session.output.say(f"{plural(rotated.done, 'message')} encrypted under key {cipher.current}")
+    session.record({**counts, "missing": dict(rotated.missing), "broken": rotated.broken})
+    session.say(f"{plural(rotated.done, 'message')} encrypted under key {cipher.current}")
     if rotated.left:
-        session.output.note(
-            f"{plural(rotated.left, 'message')} left alone, since they run: run it again when they have ended"
-        )
+        session.note(f"{plural(rotated.left, 'message')} left alone, since they run: run it again when they have ended")
     for name, count in rotated.missing.items():
-        session.output.problem(
+        session.problem(
             f"{plural(count, 'message')} under key {name}, which is not configured here: add it to crypto.keys"
         )
     if rotated.broken:
         some = ", ".join(map(str, rotated.broken[:NAMED]))
-        session.output.problem(
-            f"{plural(len(rotated.broken), 'message')} cannot be decrypted, they were changed: {some}"
-        )
+        session.problem(f"{plural(len(rotated.broken), 'message')} cannot be decrypted, they were changed: {some}")
     return ExitCode.FOUND_A_PROBLEM if rotated.missing or rotated.broken else ExitCode.OK

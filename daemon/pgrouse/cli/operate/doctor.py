@@ -40,9 +40,9 @@ def doctor(session: CliSession, only: tuple[str, ...], quiet: bool, strict: bool
     shown = [each for each in _in_order(found) if not (quiet and each.level == "ok")]
     if session.as_json:
         for each in shown:
-            session.output.record(asdict(each))
+            session.record(asdict(each))
     else:
-        _print(shown, found, session.output.on_terminal, all_of_it=bool(only))
+        _print(shown, found, session.on_terminal, all_of_it=bool(only))
     return _code(found, strict)
 
 

@@ -63,10 +63,10 @@ def health(session: CliSession, name: str | None, no_worker: bool, complete: boo
             checks += [] if no_worker else _of_worker(conn, name, complete)
             checks += [*_of_maintenance(conn), *_of_retention(conn)] if complete else []
     problem = next((check.detail for check in checks if check.level == "fail"), None)
-    session.output.record({"ok": problem is None, "problem": problem, "checks": [asdict(each) for each in checks]})
+    session.record({"ok": problem is None, "problem": problem, "checks": [asdict(each) for each in checks]})
     width = max(len(check.name) for check in checks)
     for check in checks:
-        session.output.say(f"{check.level:4}  {check.name:{width}}  {check.detail}")
+        session.say(f"{check.level:4}  {check.name:{width}}  {check.detail}")
     return ExitCode.FOUND_A_PROBLEM if problem else ExitCode.OK
 
 

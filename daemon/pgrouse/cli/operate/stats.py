@@ -49,7 +49,7 @@ def stats(session: CliSession, watch: bool, interval: timedelta) -> None:
     with session.connect() as conn:
         if not watch:
             _print(session, _read(conn))
-        elif session.output.on_terminal and has_rich():
+        elif session.on_terminal and has_rich():
             _watch_on_terminal(conn, interval)
         else:
             _watch_in_pipe(session, conn, interval)
@@ -86,7 +86,7 @@ def _waiting(count: int) -> str:
 
 def _print(session: CliSession, found: Stats) -> None:
     if session.as_json:
-        session.output.record(
+        session.record(
             {
                 "topics": found.topics,
                 "exact_below": stats_calls.COUNT_BOUND,
@@ -95,9 +95,9 @@ def _print(session: CliSession, found: Stats) -> None:
             }
         )
         return
-    session.output.rows(_columns(), found.topics, "no message waits or runs: publish one")
+    session.rows(_columns(), found.topics, "no message waits or runs: publish one")
     for line in _remarks(found):
-        session.output.note(line)
+        session.note(line)
 
 
 def _remarks(found: Stats) -> list[str]:
@@ -137,7 +137,7 @@ def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: time
         if session.as_json:
             _print(session, found)
         else:
-            session.output.say(plain_table(_columns(), found.topics) + "\n")
+            session.say(plain_table(_columns(), found.topics) + "\n")
         time.sleep(interval.total_seconds())
 
 

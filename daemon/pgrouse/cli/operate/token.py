@@ -8,7 +8,6 @@ import click
 
 from pgrouse.client.calls.web import add_token, revoke_token
 from pgrouse.client.queries.token import find_tokens
-from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.terminal.command import CliSession, CommandGroup
 from pgrouse.terminal.param_types import DURATION
@@ -53,10 +52,10 @@ def add(
     made = tokens.new()
     session.run(add_token(name, tokens.digest(made), sorted(set(roles)), sorted(set(topics)), expires))
     if session.as_json:
-        session.output.record({"name": name, "token": made})
+        session.record({"name": name, "token": made})
         return
     click.echo(made)
-    session.output.note(f"this is the token {name}: store it now, it is not shown again")
+    session.note(f"this is the token {name}: store it now, it is not shown again")
 
 
 @token.command("list")
@@ -73,18 +72,17 @@ def list_tokens(session: CliSession) -> None:
         Column("EXPIRES", "expires", show_ago, optional=True),
         Column("BY", "created_by", wide=True),
     ]
-    session.output.rows(columns, rows, "no token: create one with `pgrouse token add NAME --role operator`")
+    session.rows(columns, rows, "no token: create one with `pgrouse token add NAME --role operator`")
 
 
 @token.command()
 @click.argument("name")
 @click.pass_obj
-def revoke(session: CliSession, name: str) -> int:
+def revoke(session: CliSession, name: str) -> None:
     """End a token, and the sessions that were opened with it.
 
     Web servers notice it within two seconds.
     """
     was_good = session.run(revoke_token(name))
-    session.output.record({"name": name, "was_good": was_good})
-    session.output.say(f"revoked {name}" if was_good else f"{name} was not valid before")
-    return ExitCode.OK
+    said = f"revoked {name}" if was_good else f"{name} was not valid before"
+    session.done(said, name=name, was_good=was_good)

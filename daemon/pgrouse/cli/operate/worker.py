@@ -48,7 +48,7 @@ def list_workers(session: CliSession) -> None:
         Column("SLOTS", "concurrency", right=True),
         Column("TOPICS", "topics", ", ".join, wide=True),
     ]
-    session.output.rows(columns, rows, "no worker: start one with `pgrouse run`")
+    session.rows(columns, rows, "no worker: start one with `pgrouse run`")
 
 
 def _row(found: RegisteredWorker) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def drain(session: CliSession, name: str) -> int:
     It reacts within seconds. A service manager may start it again.
     """
     is_known = session.run(drain_worker(name))
-    return session.output.result(is_known, f"asked {name} to drain", UNKNOWN.format(name), name=name, draining=is_known)
+    return session.result(is_known, f"asked {name} to drain", UNKNOWN.format(name), name=name, draining=is_known)
 
 
 @worker.command()
@@ -81,4 +81,4 @@ def scale(session: CliSession, name: str, concurrency: int | None) -> int:
     is_known = session.run(scale_worker(name, concurrency))
     how = plural(concurrency, "handler") + " at once" if concurrency else "as many handlers as it is configured for"
     facts = {"name": name, "concurrency": concurrency, "scaled": is_known}
-    return session.output.result(is_known, f"asked {name} to run {how}", UNKNOWN.format(name), **facts)
+    return session.result(is_known, f"asked {name} to run {how}", UNKNOWN.format(name), **facts)

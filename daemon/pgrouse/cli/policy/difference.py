@@ -38,11 +38,11 @@ def apply_configuration(session: CliSession, conn: psycopg.Connection, *, dry_ru
 
 
 def _say(session: CliSession, changes: Sequence[AnyChange], nothing: str, *, dry_run: bool) -> None:
-    session.output.record({"changes": [change_as_json(each) for each in changes], "dry_run": dry_run})
+    session.record({"changes": [change_as_json(each) for each in changes], "dry_run": dry_run})
     for each in changes:
-        session.output.say(f"{'would change ' if dry_run else ''}{each}")
+        session.say(f"{'would change ' if dry_run else ''}{each}")
     if not changes:
-        session.output.say(nothing)
+        session.say(nothing)
 
 
 def change_as_json(change: AnyChange) -> dict[str, Any]:

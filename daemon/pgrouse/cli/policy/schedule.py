@@ -164,9 +164,7 @@ def set_(
         code = _show(session, conn, name)
         found = run(conn, find_schedule(name))
     if found is not None and found.declared_by is not None:
-        session.output.note(
-            f"{name} is declared by {found.declared_by}: the next `pgrouse migrate` sets it as it is there"
-        )
+        session.note(f"{name} is declared by {found.declared_by}: the next `pgrouse migrate` sets it as it is there")
     return code
 
 
@@ -187,7 +185,7 @@ def list_schedules(session: CliSession) -> None:
         Column("LAST", "since"),
         Column("ERROR", "last_error", wide=True, optional=True),
     ]
-    session.output.rows(columns, shown, "no schedule: add one with `pgrouse schedule add`")
+    session.rows(columns, shown, "no schedule: add one with `pgrouse schedule add`")
 
 
 def _listed(session: CliSession, conn: psycopg.Connection, found: Schedule, clock: datetime) -> dict[str, Any]:
@@ -214,9 +212,8 @@ def show(session: CliSession, name: str) -> int:
 def pause(session: CliSession, name: str, reason: str | None) -> None:
     """Pause a schedule until it is resumed. The ticks in between are skipped."""
     was_on = session.run(schedule_calls.pause_schedule(name, reason))
-    _say(
-        session, name, f"{name} is paused" if was_on else f"{name} was paused already", was="on" if was_on else "paused"
-    )
+    said = f"{name} is paused" if was_on else f"{name} was paused already"
+    session.done(said, name=name, was="on" if was_on else "paused")
 
 
 @schedule.command()
@@ -225,12 +222,8 @@ def pause(session: CliSession, name: str, reason: str | None) -> None:
 def resume(session: CliSession, name: str) -> None:
     """Resume a paused schedule with its next tick."""
     was_paused = session.run(schedule_calls.resume_schedule(name))
-    _say(
-        session,
-        name,
-        f"{name} goes on" if was_paused else f"{name} was not paused",
-        was="paused" if was_paused else "on",
-    )
+    said = f"{name} goes on" if was_paused else f"{name} was not paused"
+    session.done(said, name=name, was="paused" if was_paused else "on")
 
 
 @schedule.command("run-now")
@@ -242,7 +235,7 @@ def run_now(session: CliSession, name: str) -> int:
     has_key = f"message {published.id} has the key of this schedule: nothing was published"
     problem = has_key if published.id else "the topic is full and drops messages: nothing was published"
     is_published = published.outcome == "published"
-    return session.output.result(is_published, str(published.id), problem, name=name, **asdict(published))
+    return session.result(is_published, str(published.id), problem, name=name, **asdict(published))
 
 
 @schedule.command()
@@ -252,7 +245,7 @@ def remove(session: CliSession, name: str) -> int:
     """Remove a schedule and the history of its runs. Messages that it published stay."""
     if not session.run(delete_schedule(name)):
         return _missing(session, name)
-    _say(session, name, f"{name} is removed", removed=True)
+    session.done(f"{name} is removed", name=name, removed=True)
     return ExitCode.OK
 
 
@@ -273,7 +266,7 @@ def _show(session: CliSession, conn: psycopg.Connection, name: str) -> int:
     runs = run(conn, last_runs(name, RUNS))
     ticks = _next_ticks(conn, found)
     if session.as_json:
-        session.output.record(_as_json(found) | {"next_ticks": ticks, "runs": [asdict(each) for each in runs]})
+        session.record(_as_json(found) | {"next_ticks": ticks, "runs": [asdict(each) for each in runs]})
         return ExitCode.OK
     local = run(conn, local_times(ticks, found.time_zone))
     _print(session, found, list(zip(ticks, local, strict=True)), runs, run(conn, now()))
@@ -294,7 +287,7 @@ def _print(
     clock: datetime,
 ) -> None:
     """Print a schedule for people: what it is, when it is next, what it did."""
-    session.output.say(f"schedule {found.name}  {found.state}")
+    session.say(f"schedule {found.name}  {found.state}")
     facts = {
         "cron": f"{found.cron} ({found.time_zone})",
         "topic": found.topic,
@@ -314,7 +307,7 @@ def _print(
     lines += [("next" if n == 0 else "", f"{local} ({_ago(at, clock)})") for n, (at, local) in enumerate(ticks)]
     lines += [("last" if n == 0 else "", _run(each, clock)) for n, each in enumerate(runs)]
     for label, value in lines:
-        session.output.say(f"  {label:<10}{value}")
+        session.say(f"  {label:<10}{value}")
 
 
 def _run(each: PastRun, clock: datetime) -> str:
@@ -334,11 +327,6 @@ def _ago(at: datetime | None, clock: datetime) -> str | None:
     return None if at is None else show_ago(clock - at)
 
 
-def _say(session: CliSession, name: str, text: str, **facts: str | bool) -> None:
-    session.output.record({"name": name, **facts})
-    session.output.say(text)
-
-
 def _missing(session: CliSession, name: str) -> int:
-    session.output.problem(f"there is no schedule {name}: see `pgrouse schedule list`")
+    session.problem(f"there is no schedule {name}: see `pgrouse schedule list`")
     return ExitCode.FOUND_A_PROBLEM

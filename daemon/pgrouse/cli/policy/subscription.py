@@ -29,7 +29,7 @@ def list_subscriptions(session: CliSession, topic: str | None) -> None:
         Column("SUBSCRIBER", "subscriber", wide=True),
         Column("BY", "created_by"),
     ]
-    session.output.rows(columns, rows, "no subscriptions")
+    session.rows(columns, rows, "no subscriptions")
 
 
 @subscription.command()
@@ -39,10 +39,8 @@ def list_subscriptions(session: CliSession, topic: str | None) -> None:
 def add(session: CliSession, topic: str, subscriber: str) -> None:
     """Subscribe SUBSCRIBER to TOPIC from now on."""
     added = session.run(add_subscription(topic, subscriber))
-    session.output.record({"topic": topic, "subscriber": subscriber, "added": added})
-    session.output.say(
-        f"{subscriber} gets what is published to {topic}" + ("" if added else ", as before: nothing to change")
-    )
+    said = f"{subscriber} gets what is published to {topic}" + ("" if added else ", as before: nothing to change")
+    session.done(said, topic=topic, subscriber=subscriber, added=added)
 
 
 @subscription.command()
@@ -54,4 +52,4 @@ def remove(session: CliSession, topic: str, subscriber: str) -> int:
     removed = session.run(remove_subscription(topic, subscriber))
     said = f"{subscriber} no longer gets what is published to {topic}"
     problem = f"{subscriber} does not subscribe to {topic}: see `pgrouse subscription list`"
-    return session.output.result(removed, said, problem, topic=topic, subscriber=subscriber, removed=removed)
+    return session.result(removed, said, problem, topic=topic, subscriber=subscriber, removed=removed)

@@ -17,8 +17,8 @@ from pgrouse.client.calls import operate
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
 from pgrouse.client.queries.topic import count_waiting, find_policies, remove_policy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, show_setting
-from pgrouse.errors import ExitCode
 from pgrouse.format import plural
+from pgrouse.terminal.bulk import BOUND, YES, ask_to_delete
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.terminal.param_types import DURATION, TIMESTAMP
 from pgrouse.terminal.table import Column
@@ -48,7 +48,7 @@ def list_topics(session: CliSession) -> None:
         Column("PAUSED", "paused", lambda pause: f"by {pause['by']}" if pause else "-", style=lambda _: "yellow"),
         Column("SETS", "policy", _in_one_line, wide=True),
     ]
-    session.output.rows(columns, rows, "there is no policy: run `pgrouse migrate`")
+    session.rows(columns, rows, "there is no policy: run `pgrouse migrate`")
 
 
 def _summary(state: TopicState, policy: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def reset(session: CliSession, topic_name: str) -> int:
         raise click.UsageError("the defaults can only be changed: see `pgrouse topic set`")
     removed = session.run(remove_policy(topic_name))
     said, problem = "inherits the defaults", "has no policy of its own: see `pgrouse topic list`"
-    return session.output.result(
+    return session.result(
         removed, f"topic {topic_name} {said}", f"topic {topic_name} {problem}", topic=topic_name, removed=removed
     )
 
@@ -136,7 +136,7 @@ def apply(session: CliSession, dry_run: bool) -> None:
     any more are removed.
     """
     if not session.config_with_code.policies and not session.config_with_code.schedules:
-        session.output.note("the configuration has no policies: write settings into its [topics] tables")
+        session.note("the configuration has no policies: write settings into its [topics] tables")
     with session.connect() as conn:
         apply_configuration(session, conn, dry_run=dry_run)
 
@@ -163,9 +163,9 @@ def pause(
     if resume_in is not None and until is not None:
         raise click.UsageError("--for and --until exclude each other")
     resume_at = session.run(operate.pause(topic_name, reason, resume_in, until, channel))
-    session.output.record({"topic": topic_name, "channel": channel, "paused": True, "resume_at": resume_at})
     end = f"until {resume_at.astimezone():%Y-%m-%d %H:%M:%S%z}" if resume_at else "until it is resumed"
-    session.output.say(f"paused {_name(topic_name, channel)} {end}")
+    facts = {"topic": topic_name, "channel": channel, "paused": True, "resume_at": resume_at}
+    session.done(f"paused {_name(topic_name, channel)} {end}", **facts)
 
 
 @topic.command()
@@ -178,19 +178,18 @@ def resume(session: CliSession, topic_name: str, channel: str | None) -> int:
     name = _name(topic_name, channel)
     problem = f"{name} is not paused: see `pgrouse topic show {shlex.quote(topic_name)}`"
     facts = {"topic": topic_name, "channel": channel, "was_paused": was_paused}
-    return session.output.result(was_paused, f"resumed {name}", problem, **facts)
+    return session.result(was_paused, f"resumed {name}", problem, **facts)
 
 
-BOUND = 10_000  # counting stops here
 BATCH = 1_000  # messages in one transaction
 
 
 @topic.command()
 @click.argument("topic_name", metavar="TOPIC")
 @click.option("--dry-run", is_flag=True, help="Only print how many would be deleted.")
-@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@YES
 @click.pass_obj
-def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int:
+def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> None:
     """Delete the waiting messages of a topic, without a trace.
 
     Running messages stay, and so do those published from now on. It works in short transactions, and can be
@@ -201,20 +200,12 @@ def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int
             conn.execute(READ_TIMEOUT)
             found, upto = run(conn, count_waiting(topic_name, BOUND))
         what = f"{'all, at least ' if found >= BOUND else ''}{plural(found, 'message')} of topic {topic_name}"
-        if dry_run or not found:
-            return _would_purge(session, found, what)
-        if not yes:
-            click.confirm(f"delete {what} for good?", abort=True, err=True)
-        return _purge(session, conn, topic_name, upto, found if found < BOUND else None)
+        if ask_to_delete(session, found, what, "no messages wait there", dry_run=dry_run, yes=yes):
+            deleted = _purge(conn, topic_name, upto, found if found < BOUND else None)
+            session.done(f"deleted {plural(deleted, 'message')}", deleted=deleted)
 
 
-def _would_purge(session: CliSession, found: int, what: str) -> int:
-    session.output.record({"messages": found, "at_least": found >= BOUND})
-    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "no messages wait there")
-    return ExitCode.OK
-
-
-def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto: int, most: int | None) -> int:
+def _purge(conn: psycopg.Connection, topic_name: str, upto: int, most: int | None) -> int:
     """Delete waiting messages, batch by batch.
 
     most: no more than were confirmed; None: all, since the question said "all".
@@ -226,9 +217,7 @@ def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto:
         if not batch:
             break
         deleted += batch
-    session.output.record({"deleted": deleted})
-    session.output.say(f"deleted {plural(deleted, 'message')}")
-    return ExitCode.OK
+    return deleted
 
 
 def _name(topic_name: str, channel: str | None) -> str:

@@ -96,16 +96,16 @@ def _pauses(view: PolicyView) -> dict[str, Row]:
 def show_policy(session: CliSession, view: PolicyView) -> None:
     """Print a policy."""
     if session.as_json:
-        session.output.record(_as_json(view))
+        session.record(_as_json(view))
         return
     columns = [Column("SETTING", "setting"), Column("VALUE", "text", wide=True, folds=True), Column("FROM", "from")]
-    session.output.rows(columns, [_as_text(row) for row in view.settings], "")
+    session.rows(columns, [_as_text(row) for row in view.settings], "")
     for line in _notes(view):
-        session.output.say(line)
+        session.say(line)
     own = view.topic == DEFAULTS or view.channel or any(row["from"] == view.topic for row in view.settings)
     if not own:
         # A mistyped name shows only defaults, too.
-        session.output.note(f"topic {view.topic} sets nothing of its own: see `pgrouse topic list`")
+        session.note(f"topic {view.topic} sets nothing of its own: see `pgrouse topic list`")
 
 
 def _as_text(row: Row) -> Row:

@@ -11,12 +11,10 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.maintenance import purge_archive
 from pgrouse.client.clock import now
 from pgrouse.client.queries.archive import count_older
-from pgrouse.errors import ExitCode
 from pgrouse.format import plural
+from pgrouse.terminal.bulk import BOUND, YES, ask_to_delete
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.terminal.param_types import DURATION
-
-BOUND = 10_000  # counting stops here
 
 
 @click.group(cls=CommandGroup)
@@ -28,9 +26,9 @@ def archive() -> None:
 @click.option("--topic", help="Only this topic.")
 @click.option("--older-than", type=DURATION, required=True, help="Messages that ended longer ago than this, like 7d.")
 @click.option("--dry-run", is_flag=True, help="Only print how many would be deleted; counting stops at 10,000.")
-@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@YES
 @click.pass_obj
-def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run: bool, yes: bool) -> int:
+def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run: bool, yes: bool) -> None:
     """Delete messages that have ended before their retention does it.
 
     With any result. It works in short transactions, and can be interrupted and started again.
@@ -43,26 +41,15 @@ def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run
         what = f"{'at least ' if found >= BOUND else ''}{plural(found, 'message')}" + (
             f" of topic {topic}" if topic else ""
         )
-        if dry_run or not found:
-            return _preview(session, found, what)
-        if not yes:
-            click.confirm(f"delete {what} for good?", abort=True, err=True)
-        return _purge(session, conn, before, topic)
+        if ask_to_delete(session, found, what, "no message is that old", dry_run=dry_run, yes=yes):
+            deleted = _purge(conn, before, topic)
+            session.done(f"deleted {plural(deleted, 'message')}", deleted=deleted)
 
 
-def _preview(session: CliSession, found: int, what: str) -> int:
-    session.output.record({"messages": found, "at_least": found >= BOUND})
-    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "no message is that old")
-    return ExitCode.OK
-
-
-def _purge(session: CliSession, conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
+def _purge(conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
     deleted, place = 0, None
     while True:
         page = run(conn, purge_archive(before, topic, place))
         deleted, place = deleted + page.deleted, page.place
         if place is None:
-            break
-    session.output.record({"deleted": deleted})
-    session.output.say(f"deleted {plural(deleted, 'message')}")
-    return ExitCode.OK
+            return deleted

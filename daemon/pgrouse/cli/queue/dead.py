@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,14 +13,14 @@ import psycopg
 from pgrouse.cli.queue.message import style_of_state
 from pgrouse.cli.queue.message_view import show_message
 from pgrouse.client.call import run
-from pgrouse.client.calls.dead import DeadGroup, Requeued, dead_groups, dead_topics, requeue_dead_letters
+from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now
 from pgrouse.client.queries.dead import latest_dead, waiting_copies
-from pgrouse.client.redrive import REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader
+from pgrouse.client.redrive import RateSpreader
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
-from pgrouse.format import plural, show_ago, sparkline
-from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report
+from pgrouse.format import show_ago, sparkline
+from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.terminal.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.terminal.table import Column
@@ -69,9 +69,9 @@ def list_dead(
             del row["age"]
         else:
             row["redrives"] = row["redrives"] or None
-    session.output.rows(_columns(), rows, "no dead messages")
+    session.rows(_columns(), rows, "no dead messages")
     if len(found) == limit:
-        session.output.note(f"there may be more: --before {found[-1].id}")
+        session.note(f"there may be more: --before {found[-1].id}")
     return ExitCode.FOUND_A_PROBLEM if found and fail_if_any else ExitCode.OK
 
 
@@ -118,7 +118,7 @@ def group(
     groups = [each for each in found if redriven or each.redriven < each.count]
     groups.sort(key=lambda each: (each.count - each.redriven, each.last_seen), reverse=True)
     rows = [asdict(each) if session.as_json else _shown(each, clock) for each in groups[:limit]]
-    session.output.rows(_group_columns("hour" if unit == HOUR else "day"), rows, "no dead messages")
+    session.rows(_group_columns("hour" if unit == HOUR else "day"), rows, "no dead messages")
 
 
 def _group_columns(unit: str) -> list[Column]:
@@ -174,7 +174,8 @@ def requeue(
             iter([list(message_ids)]) if topic is None else _waiting(conn, f"{topic.removesuffix('.dlq')}.dlq", limit)
         )
         rows = redrive_in_batches(conn, requeue_dead_letters, pages, RateSpreader(rate, delay), force=force)
-        return _conclude(session, rows, by_id=bool(message_ids))
+        none = "no dead letters wait: nothing was moved"
+        return conclude(session, rows, "copy_id", "moved {} back", none, by_id=bool(message_ids))
 
 
 def _waiting(conn: psycopg.Connection, topic: str, limit: int | None) -> Iterator[list[int]]:
@@ -188,17 +189,6 @@ def _waiting(conn: psycopg.Connection, topic: str, limit: int | None) -> Iterato
             return
         yield ids
         left, after = left - len(ids), ids[-1]
-
-
-def _conclude(session: CliSession, rows: Iterable[Requeued], *, by_id: bool) -> int:
-    outcomes = report(session, rows, "copy_id", by_id=by_id)
-    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
-    if not by_id:
-        session.output.say(
-            f"moved {plural(done, 'message')} back" if outcomes else "no dead letters wait: nothing was moved"
-        )
-    not_moved = by_id and any(outcomes[outcome] for outcome in ("not_waiting", *REFUSED_OUTCOMES))
-    return ExitCode.FOUND_A_PROBLEM if not_moved else ExitCode.OK
 
 
 @dead.command()

@@ -35,10 +35,10 @@ def explain(session: CliSession, message_id: int) -> int:
         found = run(conn, explain_calls.explain(message_id))
     reasons = [{"code": each.code, "reason": each.reason, "detail": each.detail} for each in found]
     if session.as_json:
-        session.output.record({"id": message_id, "reasons": reasons})
+        session.record({"id": message_id, "reasons": reasons})
     else:
         columns = [Column("WHY", "code", style=_style), Column("", "reason", wide=True, folds=True)]
-        session.output.rows(columns, reasons, "")
+        session.rows(columns, reasons, "")
     return ExitCode.FOUND_A_PROBLEM if found[-1].code in ABSENT else ExitCode.OK
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 
 import click
@@ -57,8 +57,8 @@ def list_messages(
     with session.read() as conn:
         rows = [asdict(each) for each in run(conn, call)]
         columns = _columns(conn)
-    if session.output.rows(columns, rows, "no messages" + (f" of topic {topic}" if topic else "")) == limit:
-        session.output.note(f"there may be more: --after {rows[-1]['id']}")
+    if session.rows(columns, rows, "no messages" + (f" of topic {topic}" if topic else "")) == limit:
+        session.note(f"there may be more: --after {rows[-1]['id']}")
 
 
 def _columns(conn: psycopg.Connection) -> list[Column]:
@@ -118,11 +118,9 @@ REASON = click.option("--reason", metavar="TEXT", help="Stored as the error of t
 @click.pass_obj
 def cancel(session: CliSession, message_ids: tuple[int, ...], reason: str | None) -> int:
     """Cancel messages; they are archived as cancelled. A running handler is stopped."""
-    report = IdReport(
-        *("cancelled", "not_live", "cancelled {}"),
-        "message {0} was not cancelled: it has ended, or was never published (`pgrouse message show {0}`)",
-    )
-    return _act(session, operate.cancel(message_ids, reason), message_ids, report)
+    problem = "message {0} was not cancelled: it has ended, or was never published (`pgrouse message show {0}`)"
+    call = operate.cancel(message_ids, reason)
+    return _act(session, call, message_ids, ("cancelled", "not_live"), "cancelled {}", problem)
 
 
 @message.command()
@@ -134,12 +132,9 @@ def skip(session: CliSession, message_ids: tuple[int, ...], reason: str | None) 
 
     It is meant for the message that blocks an ordered channel. They are archived as failed, and can be redriven.
     """
-    report = IdReport(
-        *("skipped", "not_waiting", "skipped {}"),
-        "message {0} was not skipped: it runs, has ended, or was never published (`pgrouse explain {0}`)",
-        is_quiet=True,
-    )
-    return _act(session, operate.skip(message_ids, reason), message_ids, report)
+    problem = "message {0} was not skipped: it runs, has ended, or was never published (`pgrouse explain {0}`)"
+    call = operate.skip(message_ids, reason)
+    return _act(session, call, message_ids, ("skipped", "not_waiting"), "skipped {}", problem, is_quiet=True)
 
 
 @message.command()
@@ -150,11 +145,9 @@ def delete(session: CliSession, message_ids: tuple[int, ...]) -> int:
 
     They are not archived; to archive them, cancel them instead. Running messages are left alone.
     """
-    report = IdReport(
-        *("deleted", "not_waiting", "deleted {}"),
-        "message {0} was not deleted: it runs, has ended, or was never published (`pgrouse explain {0}`)",
-    )
-    return _act(session, operate.delete(message_ids), message_ids, report)
+    problem = "message {0} was not deleted: it runs, has ended, or was never published (`pgrouse explain {0}`)"
+    call = operate.delete(message_ids)
+    return _act(session, call, message_ids, ("deleted", "not_waiting"), "deleted {}", problem)
 
 
 @message.command()
@@ -166,11 +159,8 @@ def unblock(session: CliSession, message_ids: tuple[int, ...]) -> int:
     It is meant for a message that waits for a dead or cancelled one that will not be redriven. Its own successors still
     wait for it.
     """
-    report = IdReport(
-        *("released", "not_waiting", "{} waits for no other message"),
-        "message {0} was not released: see `pgrouse explain {0}`",
-    )
-    return _act(session, workflow.unblock(message_ids), message_ids, report)
+    said, problem = "{} waits for no other message", "message {0} was not released: see `pgrouse explain {0}`"
+    return _act(session, workflow.unblock(message_ids), message_ids, ("released", "not_waiting"), said, problem)
 
 
 @message.command()
@@ -181,10 +171,8 @@ def retry(session: CliSession, message_ids: tuple[int, ...]) -> int:
 
     Delayed ones, and those that wait for their next attempt. Limits, pauses and an open breaker still apply.
     """
-    report = IdReport(
-        *("due", "not_waiting", "{} is due"), "message {0} does not wait for a time (`pgrouse explain {0}`)"
-    )
-    return _act(session, operate.retry_now(message_ids), message_ids, report)
+    problem = "message {0} does not wait for a time (`pgrouse explain {0}`)"
+    return _act(session, operate.retry_now(message_ids), message_ids, ("due", "not_waiting"), "{} is due", problem)
 
 
 @message.command()
@@ -202,7 +190,7 @@ def edit(session: CliSession, message_id: int, payload: str | None, headers: str
         raise click.UsageError("give --payload or --headers")
     result = session.run(operate.edit(message_id, _checked(payload, "payload"), _checked(headers, "headers"), seen))
     problem = f"message {message_id} was not edited: {NOT_EDITED[result]}"
-    return session.output.result(result == "edited", f"edited {message_id}", problem, id=message_id, result=result)
+    return session.result(result == "edited", f"edited {message_id}", problem, id=message_id, result=result)
 
 
 NOT_EDITED = {
@@ -217,36 +205,36 @@ def _checked(text: str | None, name: str) -> str | None:
     return None if text is None else encode(Raw(text), name)
 
 
-@dataclass(frozen=True)
-class IdReport:
-    """What is said of an operation on messages: `{}` stands for the id.
+def _act(
+    session: CliSession,
+    call: Call[list[int]],
+    message_ids: tuple[int, ...],
+    keys: tuple[str, str],
+    said: str,
+    problem: str,
+    *,
+    is_quiet: bool = False,
+) -> int:
+    """Make a call, and report which messages it was done to; exit code 1 if there are others.
 
-    Attributes:
-        done: the key of those that it was done to.
-        missed: the key of the others.
-        said: of each that it was done to.
+    Args:
+        session: of the command.
+        call: returns those that it was done to.
+        message_ids: those that it was to be done to.
+        keys: what JSON calls those that it was done to, and the others.
+        said: of each that it was done to; `{}` stands for the id.
         problem: of each other.
         is_quiet: whether the server's warnings, about new dead messages, are expected.
     """
-
-    done: str
-    missed: str
-    said: str
-    problem: str
-    is_quiet: bool = False
-
-
-def _act(session: CliSession, call: Call[list[int]], message_ids: tuple[int, ...], report: IdReport) -> int:
-    """Make a call, and report which messages it was done to; exit code 1 if there are others."""
     with session.connect() as conn:
-        if report.is_quiet:
+        if is_quiet:
             conn.execute("SET client_min_messages = error")
         done = run(conn, call)
     done.sort()
     missed = [each for each in dict.fromkeys(message_ids) if each not in done]
-    session.output.record({report.done: done, report.missed: missed})
+    session.record(dict(zip(keys, (done, missed), strict=True)))
     for each in done:
-        session.output.say(report.said.format(each))
+        session.say(said.format(each))
     for each in missed:
-        session.output.problem(report.problem.format(each))
+        session.problem(problem.format(each))
     return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK

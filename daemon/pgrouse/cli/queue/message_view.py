@@ -22,8 +22,8 @@ from pgrouse.errors import ExitCode
 from pgrouse.format import harmless, show_age, show_ago, show_progress
 from pgrouse.jsonb import Raw
 from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.param_types import DEAD_RESULTS
 
-DEAD = ("rejected", "failed", "lock_expired", "expired")
 LONGEST = 20_000  # characters of one value that a terminal is given
 
 # The two times of a message that was not delayed differ by less than this.
@@ -49,14 +49,10 @@ def show_message(
                 row[side] = [_without_direction(each) for each in neighbours if each.direction == side]
             row["steps"] = [asdict(each) for each in run(conn, find_steps(message_id))] if contents else []
     if row is None:
-        session.output.problem(
-            f"there is no message {message_id}: it was never published, or was deleted from the archive"
-        )
+        session.problem(f"there is no message {message_id}: it was never published, or was deleted from the archive")
         return ExitCode.FOUND_A_PROBLEM
-    if only_dead and row["state"] not in DEAD:
-        session.output.problem(
-            f"message {message_id} is not dead, it is {row['state']}: `pgrouse message show {message_id}`"
-        )
+    if only_dead and row["state"] not in DEAD_RESULTS:
+        session.problem(f"message {message_id} is not dead, it is {row['state']}: `pgrouse message show {message_id}`")
         return ExitCode.FOUND_A_PROBLEM
     if decrypt:
         _decrypt(session, row)
@@ -64,7 +60,7 @@ def show_message(
     for step in row["steps"]:
         step["result"] = envelope.describe_json(step["result"]) or step["result"]
     if session.as_json:
-        session.output.record(
+        session.record(
             {name: Raw(value) if name in JSON_COLUMNS and value is not None else value for name, value in row.items()}
         )
     else:

@@ -167,11 +167,11 @@ def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
     with session.connect() as conn:
         published = publish_one(conn, **values, cipher=cipher)
     message_id = int(published) or None
-    session.output.record({"id": message_id, "topic": values["topic"], "outcome": published.outcome})
+    session.record({"id": message_id, "topic": values["topic"], "outcome": published.outcome})
     if published.outcome != "inserted":
-        session.output.note(OUTCOMES[published.outcome])
+        session.note(OUTCOMES[published.outcome])
     if message_id is not None:
-        session.output.say(str(message_id))
+        session.say(str(message_id))
 
 
 def _cipher(session: CliSession) -> Cipher | None:
@@ -186,12 +186,12 @@ def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]
     with session.connect() as conn:
         many = publish_many(conn, _messages(lines, shared), cipher=cipher)
     counts = {"published": int(many), "dropped": many.dropped, "ignored": many.ignored}
-    session.output.record({**counts, "topic": shared["topic"]})
+    session.record({**counts, "topic": shared["topic"]})
     if many.dropped:
-        session.output.note(f"{plural(many.dropped, 'message')} dropped: the topic is full")
+        session.note(f"{plural(many.dropped, 'message')} dropped: the topic is full")
     if many.ignored:
-        session.output.note(f"{plural(many.ignored, 'message')} ignored: another message has the key")
-    session.output.say(f"published {plural(int(many), 'message')}")
+        session.note(f"{plural(many.ignored, 'message')} ignored: another message has the key")
+    session.say(f"published {plural(int(many), 'message')}")
 
 
 def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:

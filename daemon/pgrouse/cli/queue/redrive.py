@@ -15,12 +15,12 @@ from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
 from pgrouse.client.queries.dead import dead_details
-from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader
+from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago
 from pgrouse.jsonb import Raw, encode
-from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report, report_skipped
+from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches, report_skipped
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.terminal.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.terminal.table import Column
@@ -142,14 +142,8 @@ def _page(conn: psycopg.Connection, filters: dict[str, Any]) -> list[int]:
 
 
 def _conclude(session: CliSession, rows: Iterable[dead_calls.Redriven], *, by_id: bool) -> int:
-    outcomes = report(session, rows, "archived_id", by_id=by_id)
-    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
-    if not by_id:
-        session.output.say(
-            f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
-        )
-    not_done = by_id and any(outcomes[outcome] for outcome in REFUSED_OUTCOMES)
-    return ExitCode.FOUND_A_PROBLEM if not_done else ExitCode.OK
+    none = "no dead message matches: nothing was redriven"
+    return conclude(session, rows, "archived_id", "redrove {}", none, by_id=by_id)
 
 
 def _preview(session: CliSession, conn: psycopg.Connection, pages: Iterator[Any], *, force: bool) -> int:
@@ -164,12 +158,12 @@ def _preview(session: CliSession, conn: psycopg.Connection, pages: Iterator[Any]
         Column("SAMPLE", "sample_id", right=True),
         Column("ERROR", "sample_error", last_line, wide=True),
     ]
-    session.output.rows(columns, groups, "no dead message matches: nothing would be redriven")
+    session.rows(columns, groups, "no dead message matches: nothing would be redriven")
     outcomes = Counter(row["outcome"] for row in found)
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     if groups:
         least = "at least " if len(found) == BOUND else ""
-        session.output.say(f"would redrive {least}{plural(done, 'message')}: run it again without --dry-run")
+        session.say(f"would redrive {least}{plural(done, 'message')}: run it again without --dry-run")
     report_skipped(session, outcomes)
     return ExitCode.OK
 

@@ -15,13 +15,10 @@ from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
 from pgrouse.client.queries.archive import count_replayable
 from pgrouse.client.redrive import BATCH, RateSpreader
-from pgrouse.errors import ExitCode
 from pgrouse.format import plural
-from pgrouse.terminal.bulk import DELAY, RATE, report_skipped, show_progress
+from pgrouse.terminal.bulk import BOUND, DELAY, RATE, YES, report_skipped, show_progress
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.terminal.param_types import MESSAGE_ID, TIMESTAMP
-
-BOUND = 10_000  # counting stops here
 
 
 @click.command(cls=Command)
@@ -41,7 +38,7 @@ BOUND = 10_000  # counting stops here
 @DELAY
 @click.option("--after", type=MESSAGE_ID, default=0, help="Continue after this id: where a replay was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Only print how many would be published again; counting stops at 10,000.")
-@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@YES
 @click.pass_obj
 def replay(
     session: CliSession,
@@ -54,7 +51,7 @@ def replay(
     after: int,
     dry_run: bool,
     yes: bool,
-) -> int:
+) -> None:
     """Publish again the messages that succeeded in a time.
 
     Each becomes a new message without a key that refers to the old one. Its handler runs again, with all its effects.
@@ -77,13 +74,13 @@ def replay(
             found, whole = run(conn, count_replayable(topic, since, wanted["until"], after, most))
         if dry_run or not found:
             _preview(session, found, whole)
-            return ExitCode.OK
+            return
         if found < BOUND:
             # What was counted to its end, and no more, is what is asked for.
             wanted["limit"] = found
         if not yes:
             click.confirm(f"publish {_shown(whole)} of topic {topic} again?", abort=True, err=True)
-        return _replay(session, conn, wanted, RateSpreader(rate, delay), found)
+        _replay(session, conn, wanted, RateSpreader(rate, delay), found)
 
 
 def _shown(count: int) -> str:
@@ -91,17 +88,17 @@ def _shown(count: int) -> str:
 
 
 def _preview(session: CliSession, found: int, whole: int) -> None:
-    session.output.record({"messages": whole, "no_payload": found - whole, "at_least": found >= BOUND})
+    session.record({"messages": whole, "no_payload": found - whole, "at_least": found >= BOUND})
     if found:
-        session.output.say(f"would publish {_shown(whole)} again: run it again without --dry-run")
+        session.say(f"would publish {_shown(whole)} again: run it again without --dry-run")
     else:
-        session.output.note("no succeeded message matches: nothing is published again")
+        session.note("no succeeded message matches: nothing is published again")
     report_skipped(session, Counter(no_payload=found - whole))
 
 
 def _replay(
     session: CliSession, conn: psycopg.Connection, wanted: dict[str, Any], spreader: RateSpreader, found: int
-) -> int:
+) -> None:
     outcomes, left, after = Counter[str](), wanted["limit"], wanted["after"]
     with show_progress("replaying", found) as progress:
         progress.expect(found)
@@ -114,18 +111,11 @@ def _replay(
                     break
                 outcomes.update(each.outcome for each in rows)
                 left, after = left - len(rows), max(each.archived_id for each in rows)
-                _report(session, rows)
+                for each in rows:
+                    session.record(asdict(each))
                 progress.advance(len(rows))
         except BaseException:
-            session.output.problem(
-                f"published {plural(outcomes['replayed'], 'message')} again; go on with --after {after}"
-            )
+            session.problem(f"published {plural(outcomes['replayed'], 'message')} again; go on with --after {after}")
             raise
-    session.output.say(f"published {plural(outcomes['replayed'], 'message')} again")
+    session.say(f"published {plural(outcomes['replayed'], 'message')} again")
     report_skipped(session, outcomes)
-    return ExitCode.OK
-
-
-def _report(session: CliSession, rows: list[dead_calls.Redriven]) -> None:
-    for each in rows:
-        session.output.record(asdict(each))

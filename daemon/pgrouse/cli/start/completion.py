@@ -22,7 +22,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101 - the choices are click's own shells
     script = found(ctx.find_root().command, {}, "pgrouse", "_PGROUSE_COMPLETE").source()
-    if ctx.find_root().obj.as_json:
-        ctx.find_root().obj.output.record({"shell": shell, "script": script})
+    if ctx.obj.as_json:
+        ctx.obj.record({"shell": shell, "script": script})
     else:
         click.echo(script)

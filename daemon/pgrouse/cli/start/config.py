@@ -54,24 +54,24 @@ def check(session: CliSession) -> int:
         if not session.as_json:
             raise
         for problem in _problems(error):
-            session.output.record(problem)
+            session.record(problem)
         return error.exit_code
     for question in find_suspicious_settings(settings):
-        session.output.note(f"warning: {question}")
+        session.note(f"warning: {question}")
     where = str(session.config.path) if session.config.path else None
     if session.as_json:
         about: dict[str, Any] = {"not_in_force": [change_as_json(each) for each in changes]} if changes else {}
         about |= {"not_checked": f"policies and schedules: {unasked}"} if unasked else {}
-        session.output.record({"ok": not changes, "file": where, "topics": sorted(handlers), **about})
+        session.record({"ok": not changes, "file": where, "topics": sorted(handlers), **about})
     for change in changes:
-        session.output.say(f"not in force: {change}")
+        session.say(f"not in force: {change}")
     if unasked:
-        session.output.note(f"not checked: whether policies and schedules are in force: {unasked}")
+        session.note(f"not checked: whether policies and schedules are in force: {unasked}")
     found = f"{where or 'no file'}, {plural(len(handlers), 'topic')}, their handlers can be imported"
     if changes:
-        session.output.say(f"{found}; what stands above is not in force: run `pgrouse migrate`")
+        session.say(f"{found}; what stands above is not in force: run `pgrouse migrate`")
         return ExitCode.FOUND_A_PROBLEM
-    session.output.say(f"ok: {found}")
+    session.say(f"ok: {found}")
     return ExitCode.OK
 
 
@@ -120,7 +120,7 @@ def show(session: CliSession) -> None:
     settings = session.config_with_code
     changes, unasked = _compare(session)
     if unasked:
-        session.output.note(f"not checked: whether policies and schedules are in force: {unasked}")
+        session.note(f"not checked: whether policies and schedules are in force: {unasked}")
     in_force = dict(pair for each in changes for pair in _in_force(each))
     rows = [
         {
@@ -139,7 +139,7 @@ def show(session: CliSession) -> None:
         Column("FROM", "origin", style=lambda origin: "dim" if origin == "default" else "green"),
         Column("IN FORCE", "in_force", optional=True, style=lambda _: "yellow"),
     ]
-    session.output.rows(columns, rows, "nothing is configured")
+    session.rows(columns, rows, "nothing is configured")
 
 
 def _instead(in_force: dict[Key, str], key: Key) -> str | None:

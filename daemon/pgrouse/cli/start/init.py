@@ -30,10 +30,10 @@ def init(session: CliSession, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in TEMPLATES:
         _write(folder / name, files("pgrouse.cli.start").joinpath("template", name).read_text(encoding="utf-8"))
-    session.output.record({"created": [folder / name for name in TEMPLATES]})
+    session.record({"created": [folder / name for name in TEMPLATES]})
     for name in TEMPLATES:
-        session.output.say(f"wrote {folder / name}")
-    session.output.say(_next_steps(folder))
+        session.say(f"wrote {folder / name}")
+    session.say(_next_steps(folder))
 
 
 def _write(path: Path, text: str) -> None:

@@ -48,16 +48,16 @@ def _apply_configuration(session: CliSession, dry_run: bool, *, is_asked: bool) 
     with session.connect() as conn:
         if not schema.is_installed(conn):
             if is_asked or settings.policies or settings.schedules:
-                session.output.say("the policies cannot be compared before the schema is installed")
+                session.say("the policies cannot be compared before the schema is installed")
         elif is_asked or settings.policies or settings.schedules or schedule_differences(conn, settings):
             difference.apply_configuration(session, conn, dry_run=dry_run)
 
 
 def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:
-    session.output.record({"applied": applied, "dry_run": dry_run})
+    session.record({"applied": applied, "dry_run": dry_run})
     for name in applied if dry_run else ():
-        session.output.say(f"would apply {name}")
+        session.say(f"would apply {name}")
     if not applied:
-        session.output.say("the schema `messages` is up to date")
+        session.say("the schema `messages` is up to date")
     elif not dry_run:
-        session.output.say("the schema `messages` was brought up to date")
+        session.say("the schema `messages` was brought up to date")
