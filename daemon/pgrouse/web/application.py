@@ -72,7 +72,7 @@ def create_app(settings: Config, authenticate: Authenticate | None = None, *, is
     app.router.routes.append(static_files.ROUTE)
     routers = [probes.router, metrics.router, live_updates.router, *v1.ROUTERS, *pages.ROUTERS]
     for router in routers:
-        app.include_router(router)
+        app.include_router(router, include_in_schema=router in v1.ROUTERS)
     # Those that a path may lead to, whatever the method.
     app.state.routes = [each for router in routers for each in router.routes if isinstance(each, Route)]
     return app

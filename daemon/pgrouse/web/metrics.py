@@ -13,10 +13,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.web.access.caller import Role
+from pgrouse.web.access.database_pool import reading
 from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.problem import Problem
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 # Scrapes are given up after 10 s.
 ANSWER_S = 8.0
@@ -39,7 +40,7 @@ async def metrics(request: Request) -> Response:
     try:
         async with asyncio.timeout(ANSWER_S):
             caller = await RequireRole(Role.VIEWER)(request)
-            async with request.app.state.db.read() as conn:
+            async with reading(request) as conn:
                 found = await queue_metrics.read_queue_metrics(conn, caller.topics)
     except (psycopg.OperationalError, TimeoutError):
         found = queue_metrics.database_down()

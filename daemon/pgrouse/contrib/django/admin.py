@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from pgrouse.client.client import Client
 from pgrouse.client.queries.message import MessageRecord
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.contrib.django import project
 from pgrouse.contrib.django.models import DeadMessage, QueuedMessage, WaitingMessage
 from pgrouse.errors import MessageNotFound, PgrouseError
@@ -332,9 +333,9 @@ class DeadMessageAdmin(MessageAdmin):
         if isinstance(became, str):
             self._report(request, len(ids), became, "")
             return
-        done = [each.archived_id for each in became if each.outcome in PUT_BACK]
+        done = [each.archived_id for each in became if each.outcome in REDRIVEN_OUTCOMES]
         self._report(request, len(ids), done, "redriven")
-        others = Counter(each.outcome.replace("_", " ") for each in became if each.outcome not in PUT_BACK)
+        others = Counter(each.outcome.replace("_", " ") for each in became if each.outcome not in REDRIVEN_OUTCOMES)
         for outcome, count in others.items():
             self.message_user(request, f"{plural(count, 'message')}: {outcome}.", messages.WARNING)
 
@@ -355,12 +356,12 @@ class DeadMessageAdmin(MessageAdmin):
         payload, headers = form.cleaned_data["payload"], form.cleaned_data["headers"]
         became = client.redrive_edited(obj.pk, payload=payload, headers=headers, merge=False)
         return (
-            "" if became.outcome in PUT_BACK else f"The message was not redriven: {became.outcome.replace('_', ' ')}."
+            ""
+            if became.outcome in REDRIVEN_OUTCOMES
+            else f"The message was not redriven: {became.outcome.replace('_', ' ')}."
         )
 
 
-# Outcomes of a redrive that put the message back.
-PUT_BACK = ("redriven", "keyless")
 REFUSED = {
     "changed": "The message was not edited: someone else has changed it since it was shown.",
     "running": "The message was not edited: it is running.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,15 +52,29 @@ async def read_rows(conn: Connection, call: Call[list[R]]) -> list[Row]:
     return [asdict(each) for each in await run_async(conn, call)]
 
 
+def reading(request: Request) -> AbstractAsyncContextManager[Connection]:
+    """Lend a connection in a transaction that only reads."""
+    lent: AbstractAsyncContextManager[Connection] = request.app.state.db.read()
+    return lent
+
+
+def writing(
+    request: Request, caller: Caller, within: timedelta | None = None
+) -> AbstractAsyncContextManager[Connection]:
+    """Lend a connection in one transaction, with the caller as its actor. within: what each statement may take."""
+    lent: AbstractAsyncContextManager[Connection] = request.app.state.db.write(caller, within)
+    return lent
+
+
 async def run_read(request: Request, call: Call[T]) -> T:
     """Make one call in a transaction that only reads."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         return await run_async(conn, call)
 
 
 async def run_write(request: Request, caller: Caller, call: Call[T]) -> T:
     """Make one call in a transaction of its own, with the caller as its actor."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         return await run_async(conn, call)
 
 

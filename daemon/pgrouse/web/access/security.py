@@ -425,7 +425,10 @@ async def _check_csrf(request: Request, session: LoginSession) -> None:
 
 
 class RequireRole:
-    """A route dependency that returns the caller if it has the role. Routes check topics with `check_permission`."""
+    """A route dependency that returns the caller if it has the role, for the `{topic}` of the path if there is one.
+
+    Routes check all other topics with `check_permission`.
+    """
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -440,6 +443,8 @@ class RequireRole:
         request.state.caller = caller
         if not caller.has(self.role):
             raise Problem(403, f"{caller.name} does not have the role {self.role}", "forbidden", needs=self.role.value)
+        if "topic" in request.path_params:
+            check_permission(caller, self.role, request.path_params["topic"])
         return caller
 
 
@@ -458,11 +463,11 @@ Operator = Annotated[Caller, Depends(RequireRole(Role.OPERATOR))]
 
 
 def check_permission(caller: Caller, role: Role, topic: str | None = None) -> None:
-    """Check that the caller has a role for a topic; None: for all topics.
+    """Check that the caller has a role for a topic; None, or `*`: for all topics.
 
     Raises:
         Problem: 403.
     """
     if not caller.may(role, topic):
-        what = "all topics" if topic is None else f"topic {topic}"
+        what = "all topics" if topic in (None, "*") else f"topic {topic}"
         raise Problem(403, f"{caller.name} does not have the role {role} for {what}", "forbidden", needs=role.value)

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from pgrouse.install import schema
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 @cache

@@ -35,7 +35,7 @@ from pgrouse.web.http.problem import Problem, is_disconnect
 from pgrouse.web.live.change_listener import ChangeListener
 from pgrouse.web.page.view import Context, View
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 # With the time that it takes to notice and to read it, a change is seen within half a second.
 MIN_INTERVAL_S = 0.35

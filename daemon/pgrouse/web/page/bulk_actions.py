@@ -15,6 +15,7 @@ from pgrouse.client.calls import operate
 from pgrouse.client.calls.dead import redrive
 from pgrouse.client.calls.monitoring.search import FoundPage
 from pgrouse.client.queries.message import latest_message, topics_of
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.http.problem import Problem
@@ -28,8 +29,6 @@ BATCH_TIME = timedelta(seconds=30)
 # A preview counts at most this many messages, in at most this many searches.
 MAX_COUNT = 5000
 MAX_SEARCHES = 4
-# What redrive calls those that it put back.
-REDRIVEN = ("redriven", "keyless")
 
 
 class BulkAction(StrEnum):
@@ -218,7 +217,7 @@ async def run(conn: Connection, act: BulkAction, ids: list[int], **how: Any) -> 
         return Counter()
     if act is BulkAction.REDRIVE:
         redriven = await run_async(conn, redrive(ids, **how))
-        outcomes = Counter("done" if each.outcome in REDRIVEN else each.outcome for each in redriven)
+        outcomes = Counter("done" if each.outcome in REDRIVEN_OUTCOMES else each.outcome for each in redriven)
     else:
         changed = await run_async(conn, OPERATIONS[act](ids, **how))
         outcomes = Counter(done=len(changed))

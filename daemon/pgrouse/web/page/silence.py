@@ -11,7 +11,7 @@ from pgrouse.client.calls.monitoring import alert
 from pgrouse.client.queries.alert import find_silence, find_silences
 from pgrouse.config import duration
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write, writing
 from pgrouse.web.access.security import check_permission
 from pgrouse.web.http.problem import Problem
 
@@ -70,7 +70,7 @@ async def end_silence(request: Request, caller: Caller, silence_id: int) -> None
     Raises:
         Problem: 403, it concerns topics of others; 404, there is none.
     """
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         found = await run_async(conn, find_silence(silence_id))
         if found is None:
             raise Problem(404, f"there is no silence {silence_id}", "not_found")

@@ -30,7 +30,7 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pgrouse.web.access.caller import Caller
-from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.database_pool import Connection, reading
 from pgrouse.web.http.base_path import route_path
 from pgrouse.web.page.page import render, templates
 from pgrouse.web.page.problems import read_problems
@@ -82,7 +82,7 @@ class View:
 
 async def show(request: Request, caller: Caller, view: View, subject: str = "", **more: Any) -> HTMLResponse:
     """Answer with the page; templates see `more` too."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         context = await view.read_all(conn, caller, subject)
     return render(request, f"{view.name}.html", **context, **more, live_url=view.live_url(subject))
 
@@ -106,7 +106,7 @@ async def action_result(
     request.app.state.live_updates.notify()
     if not request.headers.get("hx-request"):
         return RedirectResponse(_referring_page(request), status_code=303)
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         context = await view.read_all(conn, caller, subject)
     parts = view.render_parts(context, caller, getattr(request.state, "csrf", ""))
     more = replaced(context) if replaced else {}

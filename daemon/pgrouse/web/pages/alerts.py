@@ -17,7 +17,7 @@ from pgrouse.web.page.problems import KINDS
 from pgrouse.web.page.silence import add_silence, end_silence, read_silences
 from pgrouse.web.page.view import Context, View
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 MAX_ALERTS = 200
 # The subject of the page that also shows alerts that are over.

@@ -17,13 +17,14 @@ from pgrouse.client.queries.audit import end_of_latest, find_actions, known_acti
 from pgrouse.config import duration
 from pgrouse.format import harmless
 from pgrouse.web.access.caller import Caller
+from pgrouse.web.access.database_pool import reading
 from pgrouse.web.access.security import Viewer
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page.formatting import NONE
 from pgrouse.web.page.page import render
 from pgrouse.web.search import search
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 PAGE_SIZE = 50
@@ -41,7 +42,7 @@ async def audit(request: Request, caller: Viewer) -> Response:
     error, found, known, next_id = "", [], [], None
     try:
         values = _values(given, before, caller)
-        async with request.app.state.db.read() as conn:
+        async with reading(request) as conn:
             found = await run_async(conn, find_actions(**values, limit=PAGE_SIZE + 1, most_read=MAX_READ))
             known = await run_async(conn, known_actions())
             last_id, read = await run_async(conn, end_of_latest(values["before"], MAX_READ))

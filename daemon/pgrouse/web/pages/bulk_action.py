@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
+from pgrouse.web.access.database_pool import reading, writing
 from pgrouse.web.access.security import Operator
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import bulk_actions
@@ -21,7 +22,7 @@ from pgrouse.web.search import search
 from pgrouse.web.search.message_counts import estimate_waiting
 from pgrouse.web.search.search import Search, parse_id
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 MAX_SELECTED = 500
 MAX_REASON_CHARS = 1000
@@ -33,7 +34,7 @@ async def preview(request: Request, caller: Operator) -> Response:
     params = request.query_params
     act, ids, wanted = _act(params.get("act")), _ids(params.getlist("chosen")), Search.of(params)
     estimate = None
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         confirmation = await bulk_actions.confirm_now(conn)
         if ids:
             seen = bulk_actions.preview_selected(await bulk_actions.selected(conn, caller, act, ids))
@@ -66,7 +67,7 @@ async def run_bulk_action(request: Request, caller: Operator) -> Response:
     rate, how = _options(form, act, so_far)
     confirmation = bulk_actions.Confirmation.selected(len(ids)) if ids else bulk_actions.Confirmation.of(_texts(form))
     try:
-        async with request.app.state.db.write(caller, bulk_actions.BATCH_TIME) as conn:
+        async with writing(request, caller, bulk_actions.BATCH_TIME) as conn:
             if ids:
                 batch, place = [row["id"] for row in await bulk_actions.selected(conn, caller, act, ids)], None
                 missed = len(ids) - len(batch)

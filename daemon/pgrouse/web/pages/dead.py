@@ -17,7 +17,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
 from pgrouse.client.redrive import bound_of_a_topic
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import bulk_actions, view
@@ -97,7 +97,7 @@ def _text(group: dict[str, Any]) -> str:
     return (group["sample_error"] or "").casefold()
 
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 BARS = 24
@@ -167,7 +167,7 @@ async def preview(request: Request, caller: Operator) -> Response:
     params = request.query_params
     group = _group(params)
     check_permission(caller, Role.OPERATOR, group["topic"])
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         confirmation = await bulk_actions.confirm_now(conn)
         found = await _find(conn, group, confirmation, bulk_actions.MAX_COUNT + 1, None)
         counted = _of_group(found, group)
@@ -221,7 +221,7 @@ async def redrive(request: Request, caller: Operator) -> Response:
     if after and not (after.isascii() and after.isdecimal() and int(after[:25]) < 2**63):
         raise Problem(422, "after is no id of a message", "invalid_cursor")
     try:
-        async with request.app.state.db.write(caller, bulk_actions.BATCH_TIME) as conn:
+        async with writing(request, caller, bulk_actions.BATCH_TIME) as conn:
             found = await _find(conn, group, confirmation, bulk_actions.BATCH, int(after) if after else None)
             ids = _of_group(found, group)[: confirmation.remaining(so_far)]
             delay = bulk_actions.batch_delay(so_far, rate)

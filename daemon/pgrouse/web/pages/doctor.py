@@ -10,7 +10,7 @@ from pgrouse.web.access.security import Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
 from pgrouse.web.page.page import render
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 @router.get("/doctor")

@@ -12,7 +12,7 @@ from pgrouse.web.access.security import COOKIE, SessionCookie
 from pgrouse.web.http.base_path import base_path
 from pgrouse.web.page.page import render
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 @router.get("/login")

@@ -17,7 +17,7 @@ from pgrouse.client.queries.message import read_message
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.access import fan_out
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, run_read, run_write
+from pgrouse.web.access.database_pool import Connection, Row, reading, run_read, run_write, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import message_detail, view
@@ -25,7 +25,7 @@ from pgrouse.web.page.json_view import pretty
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import View
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 Reason = Annotated[str, Form(max_length=1000)]
 
@@ -91,7 +91,7 @@ VIEW = View("message", read_context, parts=("head", "now"))
 async def message(request: Request, caller: Viewer, message_id: str) -> Response:
     """Show the message."""
     result = request.query_params.get("result", "")
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         context = await read_context(conn, caller, message_id)
     return render(
         request,
@@ -142,7 +142,7 @@ async def skip(request: Request, caller: Operator, message_id: str, reason: Reas
 async def _act(
     request: Request, caller: Caller, message_id: str, result: str, action: Callable[[list[int]], Call[list[int]]]
 ) -> Response:
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         row = await _read(conn, caller, _id(message_id))
         check_permission(caller, Role.OPERATOR, row["topic"])
         changed = await run_async(conn, action([row["id"]]))
@@ -152,7 +152,7 @@ async def _act(
 @router.post("/messages/{message_id}/redrive")
 async def redrive(request: Request, caller: Operator, message_id: str, force: Annotated[str, Form()] = "") -> Response:
     """Put it back as it was."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         row = await _read(conn, caller, _id(message_id))
         check_permission(caller, Role.OPERATOR, row["topic"])
         done = await run_async(conn, dead.redrive([row["id"]], force=bool(force)))
@@ -162,7 +162,7 @@ async def redrive(request: Request, caller: Operator, message_id: str, force: An
 @router.get("/messages/{message_id}/edit")
 async def edit_form(request: Request, caller: Operator, message_id: str) -> Response:
     """Show payload and headers to be edited."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         row = await _read(conn, caller, _id(message_id))
         check_permission(caller, Role.OPERATOR, row["topic"])
         allowed = message_detail.allowed_actions(row)
@@ -200,7 +200,7 @@ async def edit(request: Request, caller: Operator, message_id: str) -> Response:
     form = await request.form()
     payload, headers = str(form.get("payload") or ""), str(form.get("headers") or "").strip()
     seen, force = str(form.get("seen") or ""), bool(form.get("force"))
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         row = await _read(conn, caller, _id(message_id))
     check_permission(caller, Role.OPERATOR, row["topic"])
     try:

@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.web.access.caller import Caller
-from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.database_pool import Connection, reading
 from pgrouse.web.access.security import Viewer
 from pgrouse.web.charts.message_charts import read_message_charts
 from pgrouse.web.http.problem import Problem, database_problem
@@ -25,7 +25,7 @@ from pgrouse.web.search.message_counts import read_counts
 from pgrouse.web.search.search import Search, SearchPage, parse_id
 from pgrouse.web.search.suggestions import read_headers, suggest
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 PAGE_SIZE = 50
 # Enough of most payloads to suggest their paths; the list shows less.
@@ -132,7 +132,7 @@ async def messages(request: Request, caller: Viewer) -> Response:
     if params.get("id", "").strip():
         return RedirectResponse(f"/messages/{parse_id(params['id'])}", 303)
     subject = request.url.query
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         context = await VIEW.read_all(conn, caller, subject)
         rows = context["found"].rows
         context["suggestions"] = suggest(rows, await read_headers(conn, rows))

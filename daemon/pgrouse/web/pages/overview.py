@@ -18,7 +18,7 @@ from pgrouse.client.queries.archive import estimate_messages
 from pgrouse.client.queries.measure import measured_times
 from pgrouse.client.queries.worker import count_workers
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.charts.result_charts import (
     MIN_BAR_S,
@@ -36,7 +36,7 @@ from pgrouse.web.page.problems import read_problems
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.search.message_counts import read_topic_counts
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 MAX_TOPICS = 8
 BY_TOPIC, BY_WORKER = "topic", "worker"
@@ -143,7 +143,7 @@ async def overview(
 @router.get("/problems/count")
 async def count_problems(request: Request, caller: Viewer) -> Response:
     """Return the number of problems, for the navigation of a page that is not live."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         problems = await read_problems(conn, caller)
     return render(request, "problem_count.html", problems=problems)
 
@@ -152,7 +152,7 @@ async def count_problems(request: Request, caller: Viewer) -> Response:
 async def run_maintenance(request: Request, caller: Operator) -> Response:
     """Run all maintenance tasks now."""
     check_permission(caller, Role.OPERATOR)
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         tasks = await read_rows(conn, maintenance.tick())
     text = "The maintenance ran." if tasks else "The maintenance is running already."
     return await view.action_result(request, caller, VIEW, text, "1h")

@@ -14,13 +14,14 @@ from pgrouse.errors import InvalidMessage, PgrouseError
 from pgrouse.publishing.new_message import NewMessage, to_columns
 from pgrouse.publishing.publish import publish_columns
 from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import reading, writing
 from pgrouse.web.access.security import Publisher, check_permission
 from pgrouse.web.http.problem import Problem, to_problem
 from pgrouse.web.page.page import render
 from pgrouse.web.search.message_counts import read_topic_counts
 from pgrouse.web.v1.publish import PublishRequest
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 FIELDS = (
     "topic", "payload", "key", "channel", "priority", "delay", "debounce", "max_delay", "throttle", "headers"
@@ -37,7 +38,7 @@ async def form(request: Request, caller: Publisher) -> Response:
 
 
 async def _show(request: Request, caller: Caller, typed: dict[str, str], error: str = "") -> Response:
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         known = [row["topic"] for row in (await read_topic_counts(conn, caller)).rows]
     shown = render(request, "publish.html", typed=typed, known_topics=known, error=error)
     shown.status_code = 422 if error else 200
@@ -52,7 +53,7 @@ async def publish(request: Request, caller: Publisher) -> Response:
     try:
         message = _read(typed)
         check_permission(caller, Role.PUBLISHER, message.topic)
-        async with request.app.state.db.write(caller) as conn:
+        async with writing(request, caller) as conn:
             published = await publish_columns(conn, to_columns(message), message.on_conflict, request.app.state.cipher)
     except (PgrouseError, Problem, psycopg.Error) as error:
         problem = to_problem(error)

@@ -19,7 +19,7 @@ from pgrouse.web.page.page import render
 from pgrouse.web.v1.description.openapi import description
 from pgrouse.web.v1.description.problem_responses import PROBLEMS
 
-router = APIRouter(prefix="/v1", include_in_schema=False)
+router = APIRouter(prefix="/v1")
 
 JSON = "application/json"
 # A part of the description, and what the page shows of one.

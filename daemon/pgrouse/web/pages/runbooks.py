@@ -19,7 +19,7 @@ from pgrouse import runbooks
 from pgrouse.web.access.security import identify
 from pgrouse.web.page.page import render
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 # Other pages of the documentation are not served here: what links to them stays as text.
 ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!#)[^)]+\)")

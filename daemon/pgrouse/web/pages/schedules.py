@@ -19,7 +19,7 @@ from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, run_write
+from pgrouse.web.access.database_pool import Connection, Row, reading, run_write, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
@@ -28,7 +28,7 @@ from pgrouse.web.page.view import Context, View
 
 T = TypeVar("T")
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 MAX_ROWS = 500
 NEXT = 5
@@ -106,7 +106,7 @@ async def preview(request: Request, caller: Viewer, cron: str = "", time_zone: s
     error = ""
     if cron.strip():
         try:
-            async with request.app.state.db.read() as conn:
+            async with reading(request) as conn:
                 ticks = await _ticks(conn, cron.strip()[:200], time_zone.strip()[:100] or "UTC")
         except psycopg.DataError as exc:
             error = database_problem(exc).detail
@@ -234,7 +234,7 @@ async def remove(request: Request, name: str, caller: Operator) -> Response:
 
 async def _act(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
     """Do something to a schedule, if the caller may with its topic."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         found = await _find(conn, caller, name)
         check_permission(caller, Role.OPERATOR, found.topic)
         return await run_async(conn, call)

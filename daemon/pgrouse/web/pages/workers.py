@@ -13,7 +13,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.database_pool import Connection, Row, reading, writing
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.http.problem import Problem
@@ -21,7 +21,7 @@ from pgrouse.web.page import message_detail, view
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 MAX_ROWS = 200
 # The maximum number of messages in flight that are shown of one worker.
@@ -83,7 +83,7 @@ async def workers(request: Request, caller: Viewer) -> Response:
 @router.post("/workers/drain")
 async def drain(request: Request, caller: Operator, name: Annotated[str, Form(max_length=200)]) -> Response:
     """Ask a worker to claim nothing more, to end what runs, and to stop."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await check_operates(conn, caller, name)
         await run_async(conn, drain_worker(name))
     return await view.action_result(
@@ -96,7 +96,7 @@ async def ask_concurrency(
     request: Request, caller: Operator, name: Annotated[str, Query(max_length=200)] = ""
 ) -> Response:
     """Ask how many handlers a worker is to run at once."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         await check_operates(conn, caller, name)
         found = await run_async(conn, find_worker(name))
     if found is None or found.kind != "daemon":
@@ -112,7 +112,7 @@ async def scale(
     concurrency: Annotated[int | None, Form(ge=1, le=10_000)] = None,
 ) -> Response:
     """Set how many handlers a worker runs at once; without a number, as many as it is configured for."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await check_operates(conn, caller, name)
         await run_async(conn, scale_worker(name, concurrency))
     return await view.redirect(request, "/workers")

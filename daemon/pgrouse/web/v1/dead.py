@@ -12,8 +12,9 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
 from pgrouse.client.queries.dead import dead_details, origins_of
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, read_rows, run_read
+from pgrouse.web.access.database_pool import Connection, read_rows, reading, run_read, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
@@ -162,7 +163,7 @@ async def list_dead_messages(
     """List dead messages, oldest first; with `redriven` also those that were redriven since."""
     filters: dict[str, Any] = {"result": result, "fingerprint": fingerprint, "error": error, "redriven": redriven}
     filters |= {"since": since, "until": until, "after": cursor.decode_id("dead", cursor_)}
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         found = await _find(conn, caller, topic, limit, **filters)
         details = await run_async(conn, dead_details([(each.id, each.archived_at) for each in found]))
     errors = {each.id: each.error for each in details}
@@ -197,7 +198,7 @@ async def redrive_dead_messages(request: Request, caller: Operator, body: Redriv
 
     A `filter` redrives at most `limit` messages; to redrive exactly those that a dry run listed, send their `ids`.
     """
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         ids = await _selected_ids(conn, caller, body)
         rows = await read_rows(conn, calls.redrive(ids, body.rate, body.delay, body.force)) if ids else []
         if body.dry_run:
@@ -238,7 +239,7 @@ async def requeue_dead_letters(request: Request, caller: Operator, body: Requeue
 
     The request is safe to repeat: no copy is requeued twice.
     """
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         ids = body.ids
         if not caller.sees_all:
             origins = await run_async(conn, origins_of(ids))
@@ -251,9 +252,6 @@ async def requeue_dead_letters(request: Request, caller: Operator, body: Requeue
         for each in sorted(set(body.ids) - {row["copy_id"] for row in rows})
     ]
     return ApiResponse({"results": rows})
-
-
-REDRIVEN_OUTCOMES = ("redriven", "keyless")
 
 
 async def _selected_ids(conn: Connection, caller: Caller, body: RedriveRequest) -> list[int]:

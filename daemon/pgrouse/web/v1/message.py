@@ -18,7 +18,7 @@ from pgrouse.client.queries.message import JSON_COLUMNS, MessageRecord, read_mes
 from pgrouse.crypto import envelope
 from pgrouse.web.access import fan_out
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, run_read
+from pgrouse.web.access.database_pool import Connection, Row, reading, run_read, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.search import header_filter
@@ -178,7 +178,7 @@ async def list_messages(request: Request, caller: Viewer, given: Annotated[Messa
 @router.get("/messages/{message_id}", response_model=MessageDetail, summary="Show a message", responses=responses(404))
 async def get_message(request: Request, caller: Viewer, message_id: PathId) -> Response:
     """Return everything that is known about a message, live or archived."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         row = await _read_visible(conn, caller, message_id)
     return ApiResponse(_detail(row))
 
@@ -219,7 +219,7 @@ def not_found_problem(message_id: int) -> Problem:
 )
 async def explain_message(request: Request, caller: Viewer, message_id: PathId) -> Response:
     """Explain why a message is not running, or how it ended."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         await _read_visible(conn, caller, message_id)
         reasons = await run_async(conn, explain(message_id))
     visible = [each for each in reasons if fan_out.may_see_reason(caller, each.code, each.detail_json)]
@@ -253,7 +253,7 @@ async def retry_messages(request: Request, caller: Operator, body: MessageIds) -
 async def _act(
     request: Request, caller: Caller, ids: list[int], action: Callable[[list[int]], Call[list[int]]]
 ) -> Response:
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         mine = await own_messages(conn, caller, ids)
         done = await run_async(conn, action(mine)) if mine else []
     return ApiResponse({"done": sorted(done), "unchanged": sorted(set(ids) - set(done))})
@@ -284,7 +284,7 @@ async def edit_message(request: Request, caller: Operator, message_id: PathId, b
     """
     payload = body.payload.text if "payload" in body.model_fields_set else None
     headers = None if body.headers is None else body.headers.text
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await _read_visible(conn, caller, message_id)
         what = await run_async(conn, operate.edit(message_id, payload, headers, body.expected_md5))
         if what in EDIT_CONFLICTS:

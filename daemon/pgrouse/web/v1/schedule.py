@@ -16,7 +16,7 @@ from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import Schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, run_read
+from pgrouse.web.access.database_pool import Connection, reading, run_read, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
@@ -175,7 +175,7 @@ async def list_schedules(
 @router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule", responses=responses(404))
 async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response:
     """Return a schedule."""
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         found = await _read_visible(conn, caller, Role.VIEWER, name)
     return ApiResponse(ScheduleDetail.of(found))
 
@@ -192,7 +192,7 @@ async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str)
 async def add_schedule(request: Request, caller: Operator, body: NewSchedule) -> Response:
     """Add a schedule that publishes a message at the times of a cron expression."""
     check_permission(caller, Role.OPERATOR, body.topic)
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await run_async(conn, queries.add_schedule(_columns(body, NewSchedule.model_fields)))
         found = await _read_visible(conn, caller, Role.OPERATOR, body.name)
     return ApiResponse(ScheduleDetail.of(found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
@@ -209,7 +209,7 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
     if body.topic is not None:
         check_permission(caller, Role.OPERATOR, body.topic)
     changes = _columns(body, body.model_fields_set)
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         found = await _read_visible(conn, caller, Role.OPERATOR, name)
         if changes:
             await run_async(conn, queries.change_schedule(name, changes))
@@ -220,7 +220,7 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
 @router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule", responses=responses(404))
 async def remove_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Remove a schedule; messages that it published stay."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await _read_visible(conn, caller, Role.OPERATOR, name)
         await run_async(conn, queries.delete_schedule(name))
     return ApiResponse({"removed": name})
@@ -249,6 +249,6 @@ async def run_schedule(request: Request, caller: Operator, name: Name) -> Respon
 
 
 async def _run(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await _read_visible(conn, caller, Role.OPERATOR, name)
         return await run_async(conn, call)

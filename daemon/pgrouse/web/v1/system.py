@@ -16,7 +16,7 @@ from pgrouse.client.queries.audit import AuditedAction, find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.doctor.finding import Finding
 from pgrouse.web.access.caller import Role
-from pgrouse.web.access.database_pool import run_read, run_write
+from pgrouse.web.access.database_pool import reading, run_read, run_write, writing
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
@@ -172,7 +172,7 @@ async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -
 
     It starts within seconds. Needs permission for all topics of the worker.
     """
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await check_operates(conn, caller, body.name)
         await run_async(conn, worker.drain_worker(body.name))
     return ApiResponse({"draining": body.name})
@@ -191,7 +191,7 @@ async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -
     It applies within seconds; handlers that run are not stopped. Needs permission for all topics of the worker. A
     worker over HTTP cannot be scaled: its claims say how many messages it takes.
     """
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         await check_operates(conn, caller, body.name)
         await run_async(conn, worker.scale_worker(body.name, body.concurrency))
     return ApiResponse({"name": body.name, "concurrency": body.concurrency})
@@ -205,7 +205,7 @@ async def get_stats(request: Request, caller: Viewer) -> Response:
 
     It has at most 1,000 topics; `all_topics` says whether there are no more.
     """
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         counts = await read_topic_counts(conn, caller)
     return ApiResponse({"exact_below": COUNT_BOUND, "topics": counts.rows, "all_topics": counts.are_all})
 

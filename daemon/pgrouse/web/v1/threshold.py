@@ -12,9 +12,8 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.alert import THRESHOLDS, AlertThresholds, find_thresholds, set_thresholds
 from pgrouse.config.topic_policy import DEFAULTS
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection
-from pgrouse.web.access.security import Operator, Viewer, check_permission
+from pgrouse.web.access.database_pool import Connection, reading, writing
+from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.v1.model import AnyTopic, RequestModel, ResponseModel, Wait, example
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
@@ -62,24 +61,18 @@ else:
 @router.get("", response_model=ThresholdDetail, summary="Show thresholds")
 async def get_thresholds(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
     """Return from when on something about a topic is reported. `*` is the defaults."""
-    _check_permission(caller, Role.VIEWER, topic)
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         return ApiResponse(await _read(conn, topic))
 
 
 @router.patch("", response_model=ThresholdDetail, summary="Change thresholds")
 async def change_thresholds(request: Request, caller: Operator, topic: AnyTopic, body: ThresholdChange) -> Response:
     """Set thresholds of a topic, or of `*`. Those that are not given stay as they are."""
-    _check_permission(caller, Role.OPERATOR, topic)
     changes = {name: getattr(body, name) for name in body.model_fields_set}
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         if changes:
             await run_async(conn, set_thresholds(topic, changes))
         return ApiResponse(await _read(conn, topic))
-
-
-def _check_permission(caller: Caller, role: Role, topic: str) -> None:
-    check_permission(caller, role, None if topic == DEFAULTS else topic)
 
 
 async def _read(conn: Connection, topic: str) -> dict[str, Any]:

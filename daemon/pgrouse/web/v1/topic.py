@@ -22,10 +22,10 @@ from pgrouse.client.queries.channel import Channel, find_channels, first_waiting
 from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
-from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import DatabasePool, run_read, run_write
-from pgrouse.web.access.security import Operator, Viewer, check_permission
+from pgrouse.config.topic_policy import DesiredPolicy, invalid_keywords
+from pgrouse.web.access.caller import Caller
+from pgrouse.web.access.database_pool import DatabasePool, reading, run_read, run_write, writing
+from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
@@ -247,7 +247,7 @@ async def list_topics(
 ) -> Response:
     """List the topics that have messages, dead messages of the last day, or a policy, with their message counts."""
     after = _name("topics", cursor_)
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         names = await run_async(conn, list_names(after, limit, caller.topics))
         topics = await run_async(conn, stats(topics=names, limit=limit)) if names else []
         states = {each.topic: each for each in await run_async(conn, topic_state(names))} if names else {}
@@ -268,17 +268,12 @@ async def get_topic(request: Request, caller: Viewer, topic: AnyTopic) -> Respon
 
     `*` is the defaults.
     """
-    _check_permission(caller, Role.VIEWER, topic)
-    async with request.app.state.db.read() as conn:
+    async with reading(request) as conn:
         policies = await run_async(conn, find_policies([topic]))
         (state,) = await run_async(conn, topic_state([topic]))
     own = {setting: value for setting, value in policies.get(topic, {}).items() if value is not None}
     paused = {name: getattr(state, name) for name in PAUSE} if state.paused else None
     return ApiResponse(TopicDetail.of(state, policy=effective_policy(policies, topic), own=own, paused=paused))
-
-
-def _check_permission(caller: Caller, role: Role, topic: str) -> None:
-    check_permission(caller, role, None if topic == DEFAULTS else topic)
 
 
 POLICY_EXAMPLE = {"max_attempts": 5, "timeout": "30s", "max_concurrency": "inherit"}
@@ -295,7 +290,6 @@ async def change_policy(request: Request, caller: Operator, topic: AnyTopic, bod
 
     The values "inherit" (or null) and "none" are also possible. Settings that are not given stay as they are.
     """
-    _check_permission(caller, Role.OPERATOR, topic)
     size = len(await request.body())
     policy = await request.app.state.large_bodies.run(size, _policy, topic, TopicPolicy, body.root)
     return ApiResponse({"changes": await _apply(request, caller, {topic: DesiredPolicy(policy)})})
@@ -330,7 +324,6 @@ async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Res
 
     Its messages and channels stay.
     """
-    check_permission(caller, Role.OPERATOR, topic)
     removed = await run_write(request, caller, topic_queries.remove_policy(topic))
     if not removed:
         raise Problem(404, f"topic {topic} has no policy of its own", "not_found")
@@ -358,8 +351,7 @@ async def purge_topic(request: Request, caller: Operator, topic: Topic, body: Pu
 
     Repeat until `deleted` is 0. Running messages stay.
     """
-    check_permission(caller, Role.OPERATOR, topic)
-    async with request.app.state.db.write(caller, PURGE_TIME) as conn:
+    async with writing(request, caller, PURGE_TIME) as conn:
         deleted = await run_async(conn, operate.purge_topic(topic, body.limit, body.max_id))
     return ApiResponse({"deleted": deleted})
 
@@ -370,7 +362,6 @@ async def pause_topic(request: Request, caller: Operator, topic: AnyTopic, body:
 
     Running messages finish normally. `*` pauses all topics.
     """
-    _check_permission(caller, Role.OPERATOR, topic)
     return await _pause(request, caller, topic, None, body)
 
 
@@ -382,7 +373,6 @@ async def _pause(request: Request, caller: Caller, topic: str, channel: str | No
 @router.post("/{topic}/resume", response_model=ResumeResult, summary="Resume a topic")
 async def resume_topic(request: Request, caller: Operator, topic: AnyTopic) -> Response:
     """End the pause of a topic."""
-    _check_permission(caller, Role.OPERATOR, topic)
     return await _resume(request, caller, topic, None)
 
 
@@ -400,7 +390,6 @@ async def list_channels(
     limit: Limit = 100,
 ) -> Response:
     """List the channels whose settings differ from the topic's policy."""
-    check_permission(caller, Role.VIEWER, topic)
     call = find_channels(topic, after=_name("channels", cursor_), most=limit)
     found = await run_read(request, call)
     end = cursor.encode("channels", found[-1].channel) if len(found) == limit else None
@@ -414,7 +403,6 @@ async def change_channel_limits(
     request: Request, caller: Operator, topic: Topic, body: ChannelPolicyChange
 ) -> Response:
     """Set the limits of one channel."""
-    check_permission(caller, Role.OPERATOR, topic)
     if wrong := invalid_keywords(topic, body.policy, ChannelPolicy):
         setting, text = next(iter(wrong.items()))
         raise Problem(422, f"{setting}: {text}", "invalid_request")
@@ -425,14 +413,12 @@ async def change_channel_limits(
 @router.post("/{topic}/channels/pause", response_model=PauseResult, tags=["channels"], summary="Pause a channel")
 async def pause_channel(request: Request, caller: Operator, topic: Topic, body: ChannelPauseRequest) -> Response:
     """Pause one channel."""
-    check_permission(caller, Role.OPERATOR, topic)
     return await _pause(request, caller, topic, body.channel, body)
 
 
 @router.post("/{topic}/channels/resume", response_model=ResumeResult, tags=["channels"], summary="Resume a channel")
 async def resume_channel(request: Request, caller: Operator, topic: Topic, body: ChannelRequest) -> Response:
     """End the pause of one channel."""
-    check_permission(caller, Role.OPERATOR, topic)
     return await _resume(request, caller, topic, body.channel)
 
 
@@ -444,8 +430,7 @@ async def resume_channel(request: Request, caller: Operator, topic: Topic, body:
 )
 async def skip_channel_message(request: Request, caller: Operator, topic: Topic, body: ChannelSkipRequest) -> Response:
     """Archive the oldest waiting message of a channel as failed, so that those behind it can run."""
-    check_permission(caller, Role.OPERATOR, topic)
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         first = await run_async(conn, first_waiting(topic, body.channel))
         skipped = await run_async(conn, operate.skip(first, body.reason))
     return ApiResponse({"id": next(iter(skipped), None)})

@@ -26,7 +26,7 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.queries.message import topics_of
 from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, DatabasePool
+from pgrouse.web.access.database_pool import Connection, DatabasePool, writing
 from pgrouse.web.access.security import Worker, check_permission, client_address
 from pgrouse.web.background.long_poll import WaitingRequest
 from pgrouse.web.http.problem import Problem
@@ -384,7 +384,7 @@ def _claimed_message(message: Message) -> dict[str, Any]:
 @router.post("/settle", response_model=SettleResult, summary="Settle many messages")
 async def settle_messages(request: Request, caller: Worker, body: SettleBatchRequest) -> Response:
     """Settle attempts of several outcomes in one transaction. The request is safe to repeat."""
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         lost = await _settle(conn, caller, body.messages)
     request.app.state.settled += len(body.messages) - len(lost)
     return ApiResponse({"settled": [each.id for each in body.messages if each.id not in lost], "lost": sorted(lost)})
@@ -396,7 +396,7 @@ async def settle_messages(request: Request, caller: Worker, body: SettleBatchReq
 async def settle_message(request: Request, caller: Worker, message_id: PathId, body: SettleRequest) -> Response:
     """Settle an attempt. 409 `lock_lost`: the caller had lost the lock, and nothing was changed."""
     ended = SettleItem(id=message_id, **{name: getattr(body, name) for name in body.model_fields_set})
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         if await _settle(conn, caller, [ended]):
             raise lock_lost_problem(message_id)
     request.app.state.settled += 1
@@ -429,7 +429,7 @@ def _settle_call(kind: SettleKind, batch: list[SettleItem]) -> Call[list[int]]:
 async def extend_locks(request: Request, caller: Worker, body: HeartbeatBatchRequest) -> Response:
     """Extend locks; call it at a third of the lock duration. `lost` lists messages that the caller no longer holds."""
     claims = {each.id: each.claim_id for each in body.messages}
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         return ApiResponse(await _extend(conn, caller, claims, body.lock_duration))
 
 
@@ -444,7 +444,7 @@ async def extend_lock(request: Request, caller: Worker, message_id: PathId, body
 
     409 `lock_lost`: the caller no longer holds it; `cancelled` says whether the message was cancelled.
     """
-    async with request.app.state.db.write(caller) as conn:
+    async with writing(request, caller) as conn:
         result = await _extend(conn, caller, {message_id: body.claim_id}, body.lock_duration)
         if not result["lost"] and "progress" in body.model_fields_set:
             await run_async(conn, set_progress([message_id], [body.claim_id], [body.progress.text]))
