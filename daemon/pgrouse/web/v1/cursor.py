@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from pgrouse.web.http.problem import Problem
@@ -15,6 +16,11 @@ def encode(kind: str, position: Any) -> str | None:
         return None
     text = json.dumps([kind, position], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def encode_end(kind: str, positions: Sequence[Any], limit: int) -> str | None:
+    """Encode where the page after one with these positions begins; None: it was not full, so it was the last."""
+    return encode(kind, positions[-1]) if len(positions) == limit else None
 
 
 def decode(kind: str, cursor: str | None) -> Any:
@@ -30,7 +36,7 @@ def decode(kind: str, cursor: str | None) -> Any:
     except (ValueError, TypeError, RecursionError):
         found, position = None, None
     if found != kind:
-        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
+        raise _invalid()
     return position
 
 
@@ -40,5 +46,17 @@ def decode_id(kind: str, cursor: str | None) -> int | None:
     if position is not None and (
         not isinstance(position, int) or isinstance(position, bool) or not 0 <= position < 2**63
     ):
-        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
+        raise _invalid()
     return position
+
+
+def decode_name(kind: str, cursor: str | None) -> str:
+    """Decode a cursor whose position is a name; empty: the beginning."""
+    position = decode(kind, cursor) or ""
+    if not isinstance(position, str) or not position.isprintable():
+        raise _invalid()
+    return position
+
+
+def _invalid() -> Problem:
+    return Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")

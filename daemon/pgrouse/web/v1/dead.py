@@ -21,7 +21,7 @@ from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.message import own_messages
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
-    Cursor,
+    CursorQuery,
     Id,
     Limit,
     RequestModel,
@@ -157,7 +157,7 @@ async def list_dead_messages(
     since: Timestamp | None = None,
     until: Timestamp | None = None,
     redriven: bool = False,
-    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
+    cursor_: CursorQuery = None,
     limit: Limit = 50,
 ) -> Response:
     """List dead messages, oldest first; with `redriven` also those that were redriven since."""
@@ -168,8 +168,7 @@ async def list_dead_messages(
         details = await run_async(conn, dead_details([(each.id, each.archived_at) for each in found]))
     errors = {each.id: each.error for each in details}
     rows = [ListedDeadMessage.of(each, error=errors[each.id]) for each in found if each.id in errors]
-    is_full = len(found) == limit
-    return ApiResponse({"messages": rows, "next": cursor.encode("dead", found[-1].id) if is_full else None})
+    return ApiResponse({"messages": rows, "next": cursor.encode_end("dead", [each.id for each in found], limit)})
 
 
 LOOK_BACK = timedelta(days=7)

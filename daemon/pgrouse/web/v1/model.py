@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Annotated, Any, get_type_hints
 
+from fastapi import Query
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -155,6 +156,8 @@ JsonObject = Annotated[
 ]
 Limit = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 Cursor = Annotated[str, Field(max_length=1000, pattern=r"^[A-Za-z0-9_-]*$")]
+# The parameter of a list; the module that decodes it has its name.
+CursorQuery = Annotated[Cursor | None, Query(alias="cursor")]
 
 
 class ProblemDetails(ResponseModel):

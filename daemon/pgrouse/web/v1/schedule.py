@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
@@ -22,7 +22,7 @@ from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
-    Cursor,
+    CursorQuery,
     Json,
     JsonObject,
     Label,
@@ -160,15 +160,13 @@ class ScheduleRemoval(ResponseModel):
 async def list_schedules(
     request: Request,
     caller: Viewer,
-    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
+    cursor_: CursorQuery = None,
     limit: Limit = 100,
 ) -> Response:
     """List the schedules."""
-    place = cursor.decode("schedules", cursor_) or ""
-    if not isinstance(place, str) or not place.isprintable():
-        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
-    found = await run_read(request, queries.find_schedules(after=place, like=caller.like, most=limit))
-    end = cursor.encode("schedules", found[-1].name) if len(found) == limit else None
+    after = cursor.decode_name("schedules", cursor_)
+    found = await run_read(request, queries.find_schedules(after=after, like=caller.like, most=limit))
+    end = cursor.encode_end("schedules", [each.name for each in found], limit)
     return ApiResponse({"schedules": list(map(ScheduleDetail.of, found)), "next": end})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -24,7 +24,7 @@ from pgrouse.web.search.message_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
-    Cursor,
+    CursorQuery,
     Label,
     Limit,
     RequestModel,
@@ -253,7 +253,7 @@ async def list_audit_entries(
     actor: Label | None = None,
     action: Label | None = None,
     topic: Topic | None = None,
-    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
+    cursor_: CursorQuery = None,
     limit: Limit = 100,
 ) -> Response:
     """Return the actions of operators, latest first; for a token of some topics those whose topics it may all see."""
@@ -268,5 +268,5 @@ async def list_audit_entries(
         limit=limit,
     )
     found = await run_read(request, call)
-    end = cursor.encode("audit", found[-1].id) if len(found) == limit else None
+    end = cursor.encode_end("audit", [each.id for each in found], limit)
     return ApiResponse({"entries": list(map(AuditEntry.of, found)), "next": end})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import Field, GetJsonSchemaHandler, RootModel, ValidationError, model_validator
 from pydantic_core import CoreSchema
 from starlette.responses import Response
@@ -31,7 +31,7 @@ from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     AnyTopic,
-    Cursor,
+    CursorQuery,
     Id,
     Label,
     Limit,
@@ -242,24 +242,17 @@ PURGE_TIME = timedelta(seconds=30)
 async def list_topics(
     request: Request,
     caller: Viewer,
-    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
+    cursor_: CursorQuery = None,
     limit: Limit = 100,
 ) -> Response:
     """List the topics that have messages, dead messages of the last day, or a policy, with their message counts."""
-    after = _name("topics", cursor_)
+    after = cursor.decode_name("topics", cursor_)
     async with reading(request) as conn:
         names = await run_async(conn, list_names(after, limit, caller.topics))
         topics = await run_async(conn, stats(topics=names, limit=limit)) if names else []
         states = {each.topic: each for each in await run_async(conn, topic_state(names))} if names else {}
     rows = [TopicCounts.of(each) | {name: getattr(states[each.topic], name) for name in STATE} for each in topics]
-    return ApiResponse({"topics": rows, "next": cursor.encode("topics", names[-1]) if len(names) == limit else None})
-
-
-def _name(kind: str, given: str | None) -> str:
-    place = cursor.decode(kind, given)
-    if place is not None and not (isinstance(place, str) and "\x00" not in place and place.isprintable()):
-        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
-    return place or ""
+    return ApiResponse({"topics": rows, "next": cursor.encode_end("topics", names, limit)})
 
 
 @router.get("/{topic}", response_model=TopicDetail, summary="Show a topic")
@@ -386,13 +379,13 @@ async def list_channels(
     request: Request,
     caller: Viewer,
     topic: Topic,
-    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
+    cursor_: CursorQuery = None,
     limit: Limit = 100,
 ) -> Response:
     """List the channels whose settings differ from the topic's policy."""
-    call = find_channels(topic, after=_name("channels", cursor_), most=limit)
+    call = find_channels(topic, after=cursor.decode_name("channels", cursor_), most=limit)
     found = await run_read(request, call)
-    end = cursor.encode("channels", found[-1].channel) if len(found) == limit else None
+    end = cursor.encode_end("channels", [each.channel for each in found], limit)
     return ApiResponse({"channels": list(map(ChannelLimits.of, found)), "next": end})
 
 
