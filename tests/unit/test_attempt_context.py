@@ -18,7 +18,7 @@ def use() -> tuple[str, int, bool]:
     seen = left.get(), settings.prec, settings.flags[decimal.Inexact]
     settings.prec = 5
     left.set("attempt")
-    decimal.Decimal(1) / 3
+    decimal.Decimal(1) / 3  # sets the flag of an inexact result
     return seen
 
 

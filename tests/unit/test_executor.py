@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +19,10 @@ from structlog.testing import LogCapture
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
+from pgrouse.handlers.outcome import Reject, Retry
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.execution import single_scheduler
 from pgrouse.worker.execution.capacity import Capacity
@@ -67,6 +72,10 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is no event for what a executor does inside
             await asyncio.sleep(0)
+
+
+# A message without a timeout, whose handler gets nothing but the payload, is processed without a call object.
+WITHOUT_AND_WITH_CALL = pytest.mark.parametrize("timeout_s", [None, 3600.0], ids=["without a call", "with a call"])
 
 
 class Gate:
@@ -202,15 +211,17 @@ class TestLoops:
 
         assert turns >= 40 / 4
 
+    @WITHOUT_AND_WITH_CALL
     async def test_an_internal_error_costs_its_message_an_attempt_and_no_loop(
-        self, claimed: Claimed, logged: LogCapture
+        self, claimed: Claimed, logged: LogCapture, timeout_s: float | None
     ) -> None:
-        broken, fine = claimed(), claimed()
+        broken, fine = claimed(timeout_s=timeout_s), claimed(timeout_s=timeout_s)
 
         async with executor_of(handler(nothing), concurrency=1) as executor:
-            runner = executor.attempts.runners["job"]
-            start: Any = runner.start
+            runner: Any = executor.attempts.runners["job"]
+            start, start_plain = runner.start, runner.start_plain
             runner.start = lambda call: start(None if call.messages == [broken] else call)
+            runner.start_plain = lambda handler, each: start_plain(handler, None if each == broken else each)
             executor.add([broken, fine], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
@@ -414,6 +425,86 @@ class TestStopping:
 
             assert await drain.wait(timeout_s=60)
             assert not executor.running
+
+
+async def behave(payload: Any) -> Any:
+    """Do what the payload says, at once or later."""
+    what, _, when = str(payload).partition(" ")
+    if when:
+        await asyncio.sleep(0)
+    match what:
+        case "returns":
+            return {"output": 1}
+        case "rejects":
+            return Reject("invalid")
+        case "retries":
+            raise Retry("5s")
+        case "fails":
+            raise ValueError("broken")
+        case "stops":
+            raise StopIteration(7)
+        case "exits":
+            sys.exit(3)
+        case "generates":
+            return (each for each in "abc")
+    return None
+
+
+BEHAVIOURS = (
+    "returns", "rejects", "retries", "fails", "stops", "exits", "generates", "nothing",
+    "returns later", "retries later", "fails later", "nothing later",
+)  # fmt: skip
+
+
+class TestWithoutCall:
+    @pytest.mark.parametrize("rules", [AckRules(), AckRules(AckPolicy.MANUAL), AckRules(AckPolicy.ACK)])
+    async def test_messages_end_as_they_do_with_a_call(self, claimed: Claimed, rules: AckRules) -> None:
+        payloads = [*map(json.dumps, BEHAVIOURS), "no JSON"]
+        ended = []
+
+        for timeout_s in (None, 3600.0):
+            async with executor_of(replace(handler(behave), rules=rules), concurrency=1) as executor:
+                messages = [claimed(payload=each, timeout_s=timeout_s) for each in payloads]
+                executor.add(messages, 0)
+                await until(lambda: len(executor.settle_buffer.waiting) == len(payloads))
+                settled = {each.message.id: each for each in executor.settle_buffer.waiting}
+                executor.metrics.flush()
+                runs = sum(executor.metrics.for_topic("job").runs.counts)
+                ended.append((runs, [_without_message(settled[each.id]) for each in messages]))
+
+        assert ended[0] == ended[1]
+
+    async def test_an_awaitable_that_is_no_coroutine_is_awaited(self, claimed: Claimed) -> None:
+        def returns_a_future(payload: Any) -> Any:
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            future.set_result(payload + 1)
+            return future
+
+        decorated = replace(handler(nothing), function=returns_a_future)
+        async with executor_of(decorated) as executor:
+            executor.add([claimed(payload="6")], 0)
+            await until(lambda: executor.settle_buffer.waiting)
+
+            assert [each.output for each in executor.settle_buffer.waiting] == ["7"]
+
+    async def test_a_function_that_raises_at_its_call_has_failed(self, claimed: Claimed) -> None:
+        def raises(payload: Any) -> Any:
+            raise ValueError("at once")
+
+        async with executor_of(replace(handler(nothing), function=raises)) as executor:
+            executor.add([claimed()], 0)
+            await until(lambda: executor.settle_buffer.waiting)
+
+            assert [(each.kind, each.error_type) for each in executor.settle_buffer.waiting] == [
+                (SettleKind.RETRY, "ValueError")
+            ]
+            executor.metrics.flush()
+            assert sum(executor.metrics.for_topic("job").runs.counts) == 1
+
+
+def _without_message(ended: Settlement) -> tuple[Any, ...]:
+    error = None if ended.error is None else ended.error.rstrip().rsplit("\n")[-1]
+    return ended.kind, ended.output, error, ended.after, ended.error_type, ended.warnings
 
 
 class TestTime:

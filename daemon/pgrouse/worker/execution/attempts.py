@@ -22,12 +22,13 @@ from pgrouse.handlers.ctx.own_completion import NotCommitted
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import HandlerRuntime
+from pgrouse.handlers.suspended import Suspended
 from pgrouse.worker.execution import completion_check
 from pgrouse.worker.execution.completion_check import CompletionState
 from pgrouse.worker.execution.failure_hooks import FailureHooks
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.run import Run, StopReason
-from pgrouse.worker.execution.runners import Runner
+from pgrouse.worker.execution.runners import LoopRunner, Runner
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.reporting.attempt_log import log_ends, log_failures
@@ -47,6 +48,7 @@ class Attempts:
 
     Args:
         runners: by topic.
+        plain_runners: those of the handlers of `is_plain`, by topic.
         schemas: the payload schemas of the topics.
         observer: sees every attempt.
         hooks: called for failures, if there are any.
@@ -62,6 +64,7 @@ class Attempts:
         settle_buffer: SettleBuffer,
         runtime: HandlerRuntime,
         runners: dict[str, Runner],
+        plain_runners: dict[str, LoopRunner],
         schemas: SchemaCache,
         observer: Observer,
         hooks: FailureHooks | None = None,
@@ -76,6 +79,8 @@ class Attempts:
         self._copy_context = CleanContext().copy
         # Decided once: the time of each handler is not taken for lines that are not logged.
         self._logs_ends = logging.getLogger().isEnabledFor(logging.DEBUG)
+        is_bare = not (self._is_encrypted or self._is_observed or self._logs_ends)
+        self._plain_runners = plain_runners if is_bare else {}
 
     def begin(
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None = None
@@ -94,10 +99,31 @@ class Attempts:
             the run that `finish` takes; None if all messages are settled.
         """
         context = self._copy_context()
-        begun = context.run(self._begin, handler, messages, free_slot, run)
+        plain = self._plain_runners.get(handler.topic)
+        if plain is not None and self.schemas.is_empty and messages[0].timeout_s is None:
+            begun = context.run(self._begin_plain, plain, handler, messages, free_slot)
+        else:
+            begun = context.run(self._begin, handler, messages, free_slot, run)
         if begun is not None:
             begun.context = context
         return begun
+
+    def _begin_plain(
+        self, runner: LoopRunner, handler: Handler, messages: list[Message], free_slot: Callable[[], None]
+    ) -> Run | None:
+        """Do as `_begin`, where nothing is checked before the handler runs, and nothing but its failure is reported."""
+        current_attempt.set_messages(messages)
+        started: list[Settlement] | Suspended
+        try:
+            started = runner.start_plain(handler, messages[0])
+        except Exception as error:  # noqa: BLE001 - as in _begin
+            started = _crashed(handler, messages, error)
+        if isinstance(started, list):
+            self._settle_ended(messages, started)
+            return None
+        call = to_call(handler, messages, self.runtime)
+        call.was_called, call.suspended = True, started
+        return self._go_on(Run(handler, messages, free_slot), call)
 
     def _begin(
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None
@@ -129,8 +155,11 @@ class Attempts:
             return None
         assert call is not None  # noqa: S101 - something runs
         run = run or Run(handler, messages, free_slot)
-        run.begin(call, span, began_at)
-        run.ended = ended
+        run.span, run.began_at, run.ended = span, began_at, ended
+        return self._go_on(run, call)
+
+    def _go_on(self, run: Run, call: HandlerCall) -> Run:
+        run.begin(call)
         self.runs.add(run)
         return run
 

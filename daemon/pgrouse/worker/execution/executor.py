@@ -33,6 +33,7 @@ from pgrouse.worker.execution.runners import (
     LoopRunner,
     Runner,
     ThreadRunner,
+    is_plain,
 )
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
@@ -80,7 +81,10 @@ class HandlerExecutor:
         self.threads = HandlerThreads(settings.threads)
         runners = {topic: self._runner(each) for topic, each in handlers.items()}
         schemas = SchemaCache() if schemas is None else schemas
-        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, schemas, observer, hooks)
+        plain = {
+            topic: each for topic, each in runners.items() if isinstance(each, LoopRunner) and is_plain(handlers[topic])
+        }
+        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, plain, schemas, observer, hooks)
         singles = [(each, self._limit(each)) for each in handlers.values() if each.batch_options is None]
         self.singles = SingleScheduler(
             singles, settings.concurrency, self.attempts, self._report_capacity, releases_old=settings.prefetch is None

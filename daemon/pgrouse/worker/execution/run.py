@@ -74,11 +74,11 @@ class Run:
         self.timer: asyncio.TimerHandle | None = None
         self.ended: list[Settlement] | None = None
 
-    def begin(self, call: HandlerCall, span: AttemptSpan, began_at: float) -> None:
+    def begin(self, call: HandlerCall) -> None:
         """The call has begun, in the current task, and has not ended."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a handler is called in a task
-        self.task, self.call, self.span, self.began_at = task, call, span, began_at
+        self.task, self.call = task, call
 
     def stop(self, reason: StopReason) -> None:
         """Cancel it; only the first reason counts."""

@@ -23,9 +23,11 @@ from types import CoroutineType
 from typing import Protocol
 
 from pgrouse import events
+from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.event_logger import log
 from pgrouse.handlers.call import HandlerCall
+from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
 from pgrouse.worker.child.child_link import ChildDied
@@ -85,6 +87,33 @@ class LoopRunner:
         # After the block: an exception that is raised here must not have the StopIteration as its cause.
         self._record(began)
         return call.to_settlements(returned)
+
+    def start_plain(self, handler: Handler, message: Message) -> list[Settlement] | Suspended:
+        """Do as `start`, in half of the time, for a handler of `is_plain`, and a message without a timeout.
+
+        No call is made before the handler waits: the payload is all that the handler gets.
+        """
+        began = time.monotonic()
+        try:
+            payload = handler.decode(message)
+        except BaseException as error:  # noqa: BLE001 - as in start
+            return [handler.rules.to_settlement(message, error)]
+        try:
+            coroutine = handler.function(payload)
+            if type(coroutine) is not CoroutineType:
+                coroutine = wait_for(coroutine)
+        except BaseException as error:  # noqa: BLE001 - as in start
+            self._record(began)
+            return [handler.rules.to_settlement(message, error)]
+        try:
+            return Suspended(coroutine, coroutine.send(None), began)
+        except StopIteration as end:
+            returned = end.value
+        except BaseException as error:  # noqa: BLE001 - as in start
+            self._record(began)
+            return [handler.rules.to_settlement(message, error)]
+        self._record(began)
+        return [handler.rules.to_settlement(message, returned)]
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Continue a handler that waits."""
@@ -315,6 +344,11 @@ class CompleteFirstRunner:
             each.exception = None
         if error is not None:
             call.log_after_completion(error)
+
+
+def is_plain(handler: Handler) -> bool:
+    """Whether a handler is called message by message, with nothing but the payload."""
+    return handler.batch_options is None and handler.arguments == 1
 
 
 def _is_being_closed() -> bool:
