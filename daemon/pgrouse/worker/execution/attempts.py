@@ -119,7 +119,7 @@ class Attempts:
         except Exception as error:  # noqa: BLE001 - as in _begin
             started = _crashed(handler, messages, error)
         if isinstance(started, list):
-            self._settle_ended(messages, started)
+            self.settle(started)
             return None
         call = to_call(handler, messages, self.runtime)
         call.was_called, call.suspended = True, started
@@ -212,6 +212,8 @@ class Attempts:
             for each in settlements:
                 each.progress = self.in_flight.progress.last(each.message)
         self.settle_buffer.add(settlements)
+        if self.is_draining:
+            self.settle_buffer.wake_events.set()
         return settlements
 
     def _encrypt(self, settlements: list[Settlement]) -> list[Settlement]:
@@ -304,8 +306,6 @@ class Attempts:
             # Lost, or completed by the handler.
             ids = {each.message.id for each in settled}
             self.in_flight.remove(message for message in messages if message.id not in ids)
-        if self.is_draining:
-            self.settle_buffer.wake_events.set()
         return settled
 
 

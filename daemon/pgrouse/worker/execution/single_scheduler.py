@@ -272,7 +272,8 @@ class SingleScheduler:
         """Run one worker."""
         me = asyncio.current_task()
         assert me is not None  # noqa: S101 - a coroutine of a task
-        in_flight, waiting = self.attempts.in_flight, self.waiting.messages
+        begin, in_flight = self.attempts.begin, self.attempts.in_flight
+        topics, waiting = self.slots, self.waiting.messages
         turn_began = time.monotonic()
         while not self._closing:
             while not waiting and not self._surplus:
@@ -284,11 +285,11 @@ class SingleScheduler:
                 self.workers.discard(me)
                 return
             message, run = waiting.popleft(), None
-            slots = self.slots[message.topic]
+            slots = topics[message.topic]
             if in_flight.holds(message):
                 if self._uncounted:
                     self._count(message)
-                run = self.attempts.begin(slots.handler, [message], slots.free)
+                run = begin(slots.handler, [message], slots.free)
                 if run is not None:
                     await self.attempts.finish(run)
             if run is None or not run.has_thread:
