@@ -96,7 +96,7 @@ BEGIN
 END
 $$;
 
--- Returns whether a message has a payload; NULL = there is no such message.
+-- Tells whether a message has a payload; NULL = there is no such message.
 -- Called by: insert_or_merge, which has no settings of its own: each publish with a key would pay for them.
 -- Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.has_payload(p_id bigint)

@@ -18,8 +18,8 @@ from tests.pipeline.publishing import PLAIN, batch, schema
     [
         ({**PLAIN, "pyload": "string"}, None, "no column pyload of a message: did you mean payload"),
         ({**PLAIN, "id": "int"}, None, "Known: topic, payload, body, headers, key, on_conflict"),
-        ({**PLAIN, "debounce": "string"}, None, "no column debounce of a message: it is not for many at once"),
-        ({**PLAIN, "throttle": "string"}, None, "call pgrouse.publish for each row, or drop the column"),
+        ({**PLAIN, "debounce": "string"}, None, "no column debounce of a message: a DataFrame is published without it"),
+        ({**PLAIN, "throttle": "string"}, None, "publish these rows by pgrouse.publish_many, or drop the column"),
         ({"payload": "string"}, None, "no column topic and no option topic"),
         (PLAIN, "t", "a column topic and an option topic"),
         ({"payload": "string"}, "no topic", "no topic name"),

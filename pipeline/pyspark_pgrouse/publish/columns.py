@@ -68,8 +68,8 @@ def check(schema: StructType, topic: str | None) -> None:
 def _check_type(name: str, type_: str) -> None:
     if name in NO_COLUMNS:
         raise ConfigError(
-            f"no column {name} of a message: it is not for many at once: call pgrouse.publish for each row, "
-            "or drop the column"
+            f"no column {name} of a message: a DataFrame is published without it: publish these rows by "
+            "pgrouse.publish_many, or drop the column"
         )
     if name not in TYPES:
         near = difflib.get_close_matches(name, KNOWN, 1)
