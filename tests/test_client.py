@@ -307,6 +307,16 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     assert client.schedules() == []
 
 
+def test_a_schedule_skips_its_ticks_while_the_topic_is_paused_if_it_is_told_to(queue: Queue, client: Client) -> None:
+    client.add_schedule("skips", "@daily", "report", while_paused="skip")
+    client.add_schedule("waits", "@daily", "report")
+    added = {each.name: each.while_paused for each in client.schedules()}
+    client.change_schedule("waits", while_paused="skip")
+
+    assert added == {"skips": "skip", "waits": "publish"}
+    assert queue.scheduled("waits").while_paused == "skip"
+
+
 def test_a_refusal_of_the_server_is_an_error_of_its_own(client: Client) -> None:
     with pytest.raises(RequestRefused, match="cron") as refused:
         client.add_schedule("nightly", "61 2 * * *", "report")

@@ -69,14 +69,14 @@ def names(queue: Queue) -> list[str]:
 def test_a_schedule_is_added_changed_and_removed_as_the_file_says(queue: Queue) -> None:
     added = apply(queue, read(NIGHTLY))
     again = apply(queue, read(NIGHTLY))
-    changed = apply(queue, read(NIGHTLY + 'jitter = "5m"\npayload = { pages = 3 }'))
-    row = queue.row("SELECT jitter::text, payload, next_tick FROM messages.schedule")
+    changed = apply(queue, read(NIGHTLY + 'jitter = "5m"\nwhile_paused = "skip"\npayload = { pages = 3 }'))
+    row = queue.row("SELECT jitter::text, payload, while_paused FROM messages.schedule")
     removed = apply(queue, read(""))
 
     assert added == ["+ schedule nightly: 0 2 * * * (UTC), topic report"]
     assert again == []
-    assert changed == ['schedule nightly: payload {} -> {"pages": 3}, jitter 0s -> 5m']
-    assert (row[0], row[1]) == ("00:05:00", {"pages": 3})
+    assert changed == ['schedule nightly: payload {} -> {"pages": 3}, jitter 0s -> 5m, while_paused publish -> skip']
+    assert row == ("00:05:00", {"pages": 3}, "skip")
     assert removed == [f"- schedule nightly, which was declared by file {Path.cwd()}/pgrouse.toml"]
     assert names(queue) == []
 

@@ -19,6 +19,7 @@ CREATE TABLE messages.schedule (
   jitter          interval    NOT NULL DEFAULT '0' CHECK (jitter BETWEEN '0' AND '1 day'),
   missed          text        NOT NULL DEFAULT 'once' CHECK (missed IN ('skip', 'once', 'all')),
   missed_limit    integer     NOT NULL DEFAULT 100 CHECK (missed_limit BETWEEN 1 AND 1000),
+  while_paused    text        NOT NULL DEFAULT 'publish' CHECK (while_paused IN ('publish', 'skip')),
   paused_at       timestamptz,
   paused_by       text,
   paused_reason      text,
@@ -37,12 +38,14 @@ CREATE TABLE messages.schedule (
 CREATE INDEX schedule_due ON messages.schedule (next_tick) WHERE paused_at IS NULL;
 
 -- outcome: published = a message was made; ignored, held = the one that message_id names stands for it, having its key;
--- dropped = the topic is full and drops; missed = left out, as the schedule's policy for missed ticks says.
+-- dropped = the topic is full and drops; missed = left out, as the schedule's policy for missed ticks says;
+-- paused = left out, because the topic was paused and the schedule's while_paused is skip.
 -- missed_from: the first of the ticks that were left out before this one.
 CREATE TABLE messages.schedule_run (
   schedule    text        COLLATE "C" NOT NULL REFERENCES messages.schedule (name) ON UPDATE CASCADE ON DELETE CASCADE,
   tick        timestamptz NOT NULL,
-  outcome     text        NOT NULL CHECK (outcome IN ('published', 'ignored', 'held', 'dropped', 'missed')),
+  outcome     text        NOT NULL CHECK (
+    outcome IN ('published', 'ignored', 'held', 'dropped', 'missed', 'paused')),
   message_id  bigint,
   missed_from timestamptz,
   fired_at    timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -1,5 +1,5 @@
 -- Publish what one schedule owes: the tick that is due, or, of several, those that its policy for missed ticks asks
--- for.
+-- for. Of a topic that is paused it publishes nothing if while_paused is skip: each of those ticks is left out.
 -- Called by: fire_schedules, which holds the schedule's row locked. Locks: the rows it inserts. Result: how many
 -- messages. The message, its row in schedule_run and the next tick are one transaction. A tick that already has a row
 -- publishes nothing.
@@ -14,6 +14,9 @@ DECLARE
   v_ticks   timestamptz[] := ARRAY[p_schedule.next_tick];
   v_tick    timestamptz;
   v_missed  timestamptz;
+  v_paused  boolean := p_schedule.while_paused = 'skip'
+    AND (SELECT t.paused FROM messages.topic_state(ARRAY[p_schedule.topic]) AS t);
+  v_omitted text;
   v_run     record;
   v_id      bigint;
   v_fired   timestamptz;
@@ -30,8 +33,11 @@ BEGIN
   FOREACH v_tick IN ARRAY v_ticks LOOP
     CONTINUE WHEN EXISTS (
       SELECT FROM messages.schedule_run AS r WHERE r.schedule = p_schedule.name AND r.tick = v_tick);
-    -- A tick that is up to a minute late is not missed yet: pg_cron alone looks once a minute.
-    IF p_schedule.missed <> 'skip' OR v_tick > p_now - interval '2 minutes' THEN
+    v_omitted := CASE
+      WHEN v_paused THEN 'paused'
+      -- A tick that is up to a minute late is not missed yet: pg_cron alone looks once a minute.
+      WHEN p_schedule.missed = 'skip' AND v_tick <= p_now - interval '2 minutes' THEN 'missed' END;
+    IF v_omitted IS NULL THEN
       BEGIN
         v_run := messages.publish_tick(p_schedule, v_tick, p_now);
       EXCEPTION WHEN OTHERS THEN
@@ -46,7 +52,7 @@ BEGIN
       v_fired := v_tick;
       v_id := v_run.id;
     ELSE
-      SELECT NULL::bigint AS id, 'missed' AS outcome INTO v_run;
+      SELECT NULL::bigint AS id, v_omitted AS outcome INTO v_run;
     END IF;
     INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, missed_from, fired_at)
     VALUES (p_schedule.name, v_tick, v_run.outcome, v_run.id, CASE WHEN v_tick = v_ticks[1] THEN v_missed END, p_now);

@@ -39,7 +39,9 @@ BEGIN
     ('missed of schedule ' || NEW.name || ' is "%s"', NEW.missed, NEW.missed IN ('skip', 'once', 'all'),
      'use skip, once or all'),
     ('missed_limit of schedule ' || NEW.name || ' is %s', NEW.missed_limit::text, NEW.missed_limit BETWEEN 1 AND 1000,
-     'use 1 to 1000')
+     'use 1 to 1000'),
+    ('while_paused of schedule ' || NEW.name || ' is "%s"', NEW.while_paused, NEW.while_paused IN ('publish', 'skip'),
+     'use publish or skip')
   ) AS k (problem, value, good, hint)
   WHERE k.good IS NOT TRUE
   LIMIT 1;
@@ -83,7 +85,7 @@ $$;
 -- The trigger does not run for what fire_schedule itself writes.
 CREATE OR REPLACE TRIGGER check_schedule
 BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed,
-  missed_limit, paused_at
+  missed_limit, while_paused, paused_at
 ON messages.schedule
 FOR EACH ROW EXECUTE FUNCTION messages.check_schedule();
 

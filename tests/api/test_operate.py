@@ -223,6 +223,8 @@ def test_a_schedule_is_added_paused_run_and_removed(http: httpx.Client, queue: Q
 
     added = http.post("/v1/schedules", json=new)
     assert (added.status_code, added.json()["next_tick"] is not None) == (201, True)
+    assert added.json()["while_paused"] == "publish"
+    assert http.post("/v1/schedules", json=new | {"while_paused": "wait"}).status_code == 422
     assert code(http.post("/v1/schedules", json=new)) == "already_there"
     assert http.post("/v1/schedules/o.nightly/pause", json={"reason": "holidays"}).json() == {"was_running": True}
     assert http.get("/v1/schedules/o.nightly").json()["paused_reason"] == "holidays"
@@ -244,9 +246,10 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(http: httpx.C
     }
     http.post("/v1/schedules", json=new)
 
-    changed = http.patch("/v1/schedules/o.changed", json={"cron": "@daily", "key": None, "missed_limit": 7})
+    changes = {"cron": "@daily", "key": None, "missed_limit": 7, "while_paused": "skip"}
+    changed = http.patch("/v1/schedules/o.changed", json=changes)
 
-    expected = new | {"cron": "@daily", "key": None, "missed_limit": 7, "state": "on", "declared_by": None}
+    expected = new | changes | {"state": "on", "declared_by": None}
     assert changed.status_code == 200
     assert expected.items() <= changed.json().items()
     assert http.patch("/v1/schedules/o.changed", json={"payload": None}).json()["payload"] is None

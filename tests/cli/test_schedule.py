@@ -27,13 +27,16 @@ def test_a_schedule_is_added_and_shows_its_next_five_ticks(pgrouse: Shell, queue
 
 
 def test_every_option_reaches_the_schedule(pgrouse: Shell, queue: Queue) -> None:
-    options = "--jitter 5m --missed all --missed-limit 7 --priority 2 --key k --channel c --header a=1"
+    options = (
+        "--jitter 5m --missed all --missed-limit 7 --priority 2 --key k --channel c --header a=1 --while-paused skip"
+    )
 
     pgrouse("schedule", "add", "s", "@daily", "t", '{"total": 1.10}', *options.split())
 
     found = queue.scheduled()
     assert (found.jitter, found.missed, found.missed_limit) == (timedelta(minutes=5), "all", 7)
     assert (found.priority, found.key, found.channel, found.headers) == (2, "k", "c", {"a": "1"})
+    assert found.while_paused == "skip"
     assert queue.value("SELECT payload::text FROM messages.schedule") == '{"total": 1.10}'
 
 
@@ -54,6 +57,24 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(pgrouse: Shel
     assert declared.err == "s is declared by pgrouse.toml: the next `pgrouse migrate` sets it as it is there\n"
     assert pgrouse("schedule", "set", "s").code == 2
     assert pgrouse("schedule", "set", "unknown", "--cron", "@daily").code == 1
+
+
+def test_ticks_that_are_skipped_while_the_topic_is_paused_are_shown(pgrouse: Shell, queue: Queue) -> None:
+    queue.stop_clock("2026-11-16 09:00:00+00")
+    queue.schedule("s", "@hourly")
+    queue.call("pause", "t")
+
+    plain = pgrouse("schedule", "show", "s")
+    changed = pgrouse("schedule", "set", "s", "--while-paused", "skip")
+    queue.later("1 hour")
+    queue.call("fire_schedules")
+    shown = pgrouse("schedule", "show", "s")
+    record = pgrouse("schedule", "show", "s", "--json").object
+
+    assert "on pause" not in plain.out
+    assert "  on pause  skips ticks while the topic is paused" in changed.out.splitlines()
+    assert "  last      paused " in shown.out
+    assert (record["while_paused"], record["runs"][0]["outcome"]) == ("skip", "paused")
 
 
 def test_the_payload_may_come_from_standard_input(pgrouse: Shell, queue: Queue) -> None:

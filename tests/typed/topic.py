@@ -127,11 +127,14 @@ async def in_async_handlers(ctx: AsyncContext, client: AsyncClient) -> None:
     order_created.publish(ctx, Order(id=1))  # type: ignore[unused-coroutine]
 
 
-order_created.every("0 7 * * *", Order(id=1), time_zone="Europe/Berlin", name="orders", missed="skip")
+order_created.every(
+    "0 7 * * *", Order(id=1), time_zone="Europe/Berlin", name="orders", missed="skip", while_paused="skip"
+)
 nothing.every("30 seconds")
 order_created.every("0 7 * * *", Report(1))  # type: ignore[arg-type]
 order_created.every("0 7 * * *", timezone="UTC")  # type: ignore[call-arg]
 order_created.every("0 7 * * *", missed="sometimes")  # type: ignore[arg-type]
+order_created.every("0 7 * * *", while_paused="wait")  # type: ignore[arg-type]
 
 
 @topic("a", max_atempts=5)  # type: ignore[call-overload, untyped-decorator]

@@ -44,6 +44,7 @@ def test_a_change_has_both_values_and_what_was_unset_has_none() -> None:
 
 def test_an_added_schedule_says_what_differs_from_the_defaults() -> None:
     values = {"name": "n", "topic": "t", "cron": "@daily", "jitter": "00:00:00", "payload": {}, "missed": "all"}
+    values |= {"while_paused": "publish"}
     detail = {"changes": {name: {"new": value} for name, value in values.items()}}
 
     assert detail_lines("add_schedule", detail) == [("cron", "@daily", None), ("missed", "all", None)]

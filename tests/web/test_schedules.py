@@ -128,11 +128,28 @@ def test_a_payload_that_is_too_long_to_be_edited_stays(visitor: Visitor, queue: 
     page = visitor.open("/schedules/nightly")
 
     page.get_by_role("button", name="Edit").click()
-    page.get_by_role("dialog").get_by_label("Topic").fill("other")
+    page.get_by_role("dialog").get_by_label("Topic", exact=True).fill("other")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#facts")).to_contain_text("other")
 
     assert len(queue.scheduled("nightly").payload["x"]) == 20_000
+
+
+def test_ticks_are_skipped_while_the_topic_is_paused_if_the_form_says_so(
+    site: Site, queue: Queue, as_token: Any
+) -> None:
+    headers = as_token("operator") | {"accept": "text/html"}
+    form = {"name": "nightly", "cron": "@daily", "topic": "reports", "while_paused": "skip"}
+
+    added = httpx.post(f"{site.url}/schedules", headers=headers, data=form).status_code
+    skips = httpx.get(f"{site.url}/schedules/nightly", headers=headers).text
+    edited = httpx.post(f"{site.url}/schedules/nightly", headers=headers, data=form | {"while_paused": "publish"})
+    refused = httpx.post(f"{site.url}/schedules/nightly", headers=headers, data=form | {"while_paused": "wait"})
+
+    assert (added, edited.status_code, refused.status_code) == (303, 303, 422)
+    assert "<dt>While the topic is paused</dt><dd>nothing is published</dd>" in skips
+    assert '<option value="skip" selected' in skips
+    assert queue.scheduled("nightly").while_paused == "publish"
 
 
 def test_a_schedule_is_moved_only_between_topics_of_the_token(site: Site, queue: Queue, as_token: Any) -> None:

@@ -296,6 +296,7 @@ class Client:
         jitter: AnyDuration | None = None,
         missed: Literal["skip", "once", "all"] | None = None,
         missed_limit: int | None = None,
+        while_paused: Literal["publish", "skip"] | None = None,
         replace: bool = False,
     ) -> None:
         """Publish a message on a schedule.
@@ -313,6 +314,7 @@ class Client:
             jitter: each is delayed by up to this.
             missed: of missed ticks: none, one message for all of them, or one for each; once unless given.
             missed_limit: with all: how many at most; 100 unless given.
+            while_paused: of ticks while the topic is paused: publish or skip; publish unless given.
             replace: whether one with this name is replaced.
         """
         given = {
@@ -328,6 +330,7 @@ class Client:
             "jitter": interval(jitter, "jitter"),
             "missed": missed,
             "missed_limit": missed_limit,
+            "while_paused": while_paused,
         }
         self._run(schedule.add_schedule(given, replace=replace))
 

@@ -42,6 +42,8 @@ class ScheduleSettings(Section):
     """For missed ticks: `skip` them, publish one message for all of them (`once`), or one for each (`all`)."""
     missed_limit: int = Field(default=100, ge=1, le=1000)
     """With `missed = "all"`: the maximum number of messages, for the newest ticks."""
+    while_paused: Literal["publish", "skip"] = "publish"
+    """For ticks while the topic is paused: `publish` their messages, which wait, or `skip` them."""
 
     @model_validator(mode="after")
     def _check_complete(self, info: ValidationInfo) -> ScheduleSettings:

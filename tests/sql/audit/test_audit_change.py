@@ -87,6 +87,19 @@ def test_a_schedule_is_recorded_when_an_operator_changes_it_and_not_when_it_fire
     ]
 
 
+def test_every_column_of_a_schedule_that_firing_does_not_write_is_recorded_of_the_owner_too(queue: Queue) -> None:
+    """Firing writes the others with the rights of the owner, at each tick."""
+    columns = queue.value(
+        """SELECT array_agg(a.attname::text) FROM pg_trigger AS t
+           JOIN pg_attribute AS a ON a.attrelid = t.tgrelid AND a.attnum > 0 AND a.attnum <> ALL (t.tgattr)
+           WHERE t.tgrelid = 'messages.schedule'::regclass AND t.tgname = 'audit_change'"""
+    )
+
+    fired = {"next_tick", "last_tick", "last_message_id", "last_fired_at"}
+    failed = {"last_error", "failed_at", "failures", "retry_at"}
+    assert set(columns) == fired | failed
+
+
 # Columns that an operator can write without an entry: a trigger sets them, or they have no effect without a pause.
 NOT_RECORDED = {
     ("topic", "updated_at"),
@@ -99,8 +112,8 @@ OTHER = {
     "double precision": "3.5",
     "boolean": "true", "interval": "'2 h'", "timestamp with time zone": "'2030-01-01 00:00+00'", "jsonb": "'{}'",
     "backoff": """'{"kind": "none"}'""", "breaker": """'{"window": "1m", "min_attempts": 2, "failure_rate": 0.5}'""",
-    "cron": "'7 7 * * *'", "time_zone": "'Europe/Berlin'", "missed": "'all'", "on_full": "'drop'",
-    "key_on_retry": "'keep'",
+    "cron": "'7 7 * * *'", "time_zone": "'Europe/Berlin'", "missed": "'all'", "while_paused": "'skip'",
+    "on_full": "'drop'", "key_on_retry": "'keep'",
     "archive_success": "'none'", "notify": "'off'", "paused_at": "'2020-01-01 00:00+00'", "payload_schema": "'true'",
 }  # fmt: skip
 ONLY_DEFAULTS = {"listener_for", "cron_age", "snapshot_age", "undelivered_for"}

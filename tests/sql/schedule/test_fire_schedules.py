@@ -182,6 +182,105 @@ def test_a_schedule_of_seconds_that_is_fired_each_minute_publishes_one_or_all_ti
     assert (len(queue.runs("one")), len(queue.runs("each"))) == (1, 6)
 
 
+# A paused topic
+
+
+def left_out(queue: Queue) -> list[tuple[str, str, int | None]]:
+    return [(run.tick.strftime("%H:%M"), run.outcome, run.message_id) for run in queue.runs()]
+
+
+@pytest.mark.parametrize("paused", ["t", "*"])
+def test_while_its_topic_or_all_are_paused_a_schedule_that_skips_publishes_nothing_and_records_that(
+    queue: Queue, paused: str
+) -> None:
+    queue.schedule("s", "0 * * * *", while_paused="skip")
+    queue.call("pause", paused)
+    queue.later("1 hour")
+
+    assert fire(queue) == 0
+
+    assert (queue.ids(), left_out(queue)) == ([], [("10:00", "paused", None)])
+    schedule = queue.scheduled()
+    assert (schedule.last_tick, schedule.last_fired_at, schedule.next_tick.hour) == (None, None, 11)
+
+
+def test_a_tick_after_the_end_of_the_pause_publishes_and_the_ones_before_are_not_made_up_for(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *", while_paused="skip", missed="all")
+    queue.call("pause", "t", resume_in="90 minutes")
+    for _ in range(2):
+        queue.later("1 hour")
+        fire(queue)
+
+    assert [row[:2] for row in left_out(queue)] == [("10:00", "paused"), ("11:00", "published")]
+
+
+def test_by_default_a_schedule_publishes_while_its_topic_is_paused(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *")
+    queue.call("pause", "t")
+    queue.later("1 hour")
+
+    assert fire(queue) == 1
+    assert [run.outcome for run in queue.runs()] == ["published"]
+
+
+def test_an_open_breaker_or_the_pause_of_another_topic_skips_no_tick(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *", while_paused="skip")
+    queue.policy("t", breaker='{"pause": "1m"}')
+    queue.conn.execute(
+        """INSERT INTO messages.breaker (topic, position, changed_at, probe_at, reason)
+           VALUES ('t', 'open', messages.now(), messages.now() + interval '1 day', '9 of 10 failed')"""
+    )
+    queue.call("pause", "other")
+    queue.later("1 hour")
+
+    assert fire(queue) == 1
+    assert queue.value("SELECT state FROM messages.topic_state(ARRAY['t'])") == "breaker"
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [
+        ("skip", [("12:00", "paused", None)]),
+        ("once", [("12:00", "paused", None)]),
+        ("all", [("11:00", "paused", None), ("12:00", "paused", None)]),
+    ],
+)
+def test_missed_ticks_of_a_paused_topic_are_left_out_by_each_policy(
+    queue: Queue, missed: str, expected: list[tuple[str, str, None]]
+) -> None:
+    queue.schedule("s", "0 * * * *", while_paused="skip", missed=missed, missed_limit=2)
+    queue.call("pause", "t")
+    queue.later("3 hours 10 minutes")
+
+    assert fire(queue) == 0
+
+    assert left_out(queue) == expected
+    assert queue.runs()[0].missed_from.hour == 10
+
+
+def test_a_tick_that_failed_and_whose_topic_is_paused_then_is_left_out(queue: Queue) -> None:
+    queue.policy("t", max_depth=1, on_full="error")
+    queue.publish("t")
+    queue.schedule("s", "0 * * * *", while_paused="skip")
+    queue.later("1 hour")
+    fire(queue)
+    queue.call("pause", "t")
+    queue.later("2 s")
+
+    assert fire(queue) == 0
+    assert left_out(queue) == [("10:00", "paused", None)]
+    assert (queue.scheduled().last_error, queue.scheduled().failures) == (None, 0)
+
+
+def test_a_run_by_hand_publishes_while_the_topic_is_paused(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *", while_paused="skip")
+    queue.call("pause", "t")
+
+    ran = queue.row("SELECT * FROM messages.run_schedule('s')")
+
+    assert (ran.outcome, queue.ids()) == ("published", [ran.id])
+
+
 # Refusals of the topic
 
 

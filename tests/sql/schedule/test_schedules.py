@@ -153,6 +153,8 @@ PRINTABLE = "use 1 to 200 printable characters, or NULL for none"
         ({"missed": "never"}, 'missed of schedule s is "never"', "use skip, once or all"),
         ({"missed_limit": 0}, "missed_limit of schedule s is 0", "use 1 to 1000"),
         ({"missed_limit": 1001}, "missed_limit of schedule s is 1001", "use 1 to 1000"),
+        ({"while_paused": "wait"}, 'while_paused of schedule s is "wait"', "use publish or skip"),
+        ({"while_paused": None}, 'while_paused of schedule s is "NULL"', "use publish or skip"),
         ({"cron": "0 25 * * *"}, 'cron of schedule s: hour is "25"', r"use \* or 0 to 23"),
         ({"cron": "0 0 30 2 *"}, "a day that never comes", "use a day that the month has"),
         ({"cron": ""}, 'cron of schedule s: expression is ""', "use five fields"),

@@ -68,6 +68,13 @@ def schedule() -> None:
     help="With --missed all: the maximum number, the newest.  [default: 100]",
 )
 @click.option(
+    "--while-paused",
+    type=click.Choice(("publish", "skip")),
+    default="publish",
+    show_default=True,
+    help="For ticks while the topic is paused: publish their messages, which wait, or skip them.",
+)
+@click.option(
     "--jitter",
     type=DURATION,
     default="0s",
@@ -133,6 +140,9 @@ def _payload(text: str | None) -> str:
 )
 @click.option("--missed", type=click.Choice(("skip", "once", "all")), help="What happens with missed ticks.")
 @click.option("--missed-limit", type=click.IntRange(1, 1000), help="With missed = all: the maximum number.")
+@click.option(
+    "--while-paused", type=click.Choice(("publish", "skip")), help="What happens with ticks while the topic is paused."
+)
 @click.option("--jitter", type=DURATION, help="Delay each message by up to this, like 5m, at most a day.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last.")
 @click.option("--key", help="Deduplication key; empty: none.")
@@ -299,6 +309,7 @@ def _print(
         "jitter": show_age(found.jitter) if found.jitter else None,
         "declared": found.declared_by and f"by {found.declared_by}",
         "missed": found.missed + (f", {found.missed_limit} at most" if found.missed == "all" else ""),
+        "on pause": "skips ticks while the topic is paused" if found.while_paused == "skip" else None,
         "paused": found.paused_at
         and f"{_ago(found.paused_at, clock)} by {found.paused_by}: {found.paused_reason or 'no reason given'}",
         "error": found.last_error and f"{found.last_error} (tried again {_ago(found.retry_at, clock)})",

@@ -16,7 +16,7 @@ LOCAL_TIMES = b"""
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 EDITABLE = (
     *("cron", "time_zone", "topic", "channel", "key", "priority"),
-    *("payload", "headers", "jitter", "missed", "missed_limit"),
+    *("payload", "headers", "jitter", "missed", "missed_limit", "while_paused"),
 )
 COLUMNS = ("name", *EDITABLE, "declared_by")
 # Those that may be NULL.
@@ -38,6 +38,7 @@ class ScheduleParts(TypedDict, total=False):
     jitter: AnyDuration
     missed: Literal["skip", "once", "all"]
     missed_limit: int
+    while_paused: Literal["publish", "skip"]
 
 
 class ScheduleChanges(ScheduleParts, total=False):
@@ -57,6 +58,7 @@ class ScheduleSummary:
         topic: the topic that it publishes to.
         jitter: each message is delayed by a random time up to this; in JSON, in seconds.
         missed: what happens with ticks that were missed: skip, once or all.
+        while_paused: what happens with ticks while the topic is paused: publish or skip.
         state: on, paused, failing (its last tick published nothing because of an error) or over (it has no next tick).
         paused_by: the operator who paused it.
         paused_reason: why it is paused.
@@ -81,6 +83,7 @@ class ScheduleSummary:
     jitter: timedelta
     missed: str
     missed_limit: int
+    while_paused: str
     state: str
     paused_at: datetime | None
     paused_by: str | None
@@ -119,8 +122,8 @@ class PastRun:
     """One tick of a schedule, or one run by hand.
 
     Attributes:
-        outcome: published, ignored or held (a message with its key stands for it), dropped (the topic is full), or
-            missed.
+        outcome: published, ignored or held (a message with its key stands for it), dropped (the topic is full),
+            missed, or paused (its topic was).
         missed_from: the first of the ticks before this one that were left out.
         run_by: who ran it by hand.
     """

@@ -97,6 +97,7 @@ DEFAULTS = {
         "priority": 5,
         "time_zone": "UTC",
         "missed_limit": 100,
+        "while_paused": "publish",
     }
 }
 OTHER_COLUMNS = {"add_schedule": ("name", "topic")}

@@ -133,6 +133,7 @@ class ScheduleForm(BaseModel):
     jitter: str = Field("", max_length=200)
     missed: str = Field("once", max_length=200)
     missed_limit: int = Field(100, ge=1, le=1000)
+    while_paused: str = Field("publish", max_length=200)
     priority: int = Field(5, ge=0, le=9)
 
     def values(self) -> dict[str, Any]:
@@ -152,6 +153,7 @@ class ScheduleForm(BaseModel):
             "jitter": _jitter(self.jitter),
             "missed": self.missed,
             "missed_limit": self.missed_limit,
+            "while_paused": self.while_paused,
         }
         return given | ({"payload": _json("payload", self.payload)} if self.payload.strip() else {})
 

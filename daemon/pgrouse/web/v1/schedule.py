@@ -65,6 +65,7 @@ class NewSchedule(RequestModel):
     missed: Literal["skip", "once", "all"] = "once"
     """What to publish for ticks that were missed: nothing, one message for all, or one message each."""
     missed_limit: int = Field(default=100, ge=1, le=1000)
+    while_paused: Literal["publish", "skip"] = "publish"
 
 
 class ScheduleChangeRequest(RequestModel):
@@ -89,6 +90,7 @@ class ScheduleChangeRequest(RequestModel):
     missed: Literal["skip", "once", "all"] | None = None
     """What happens with ticks that were missed."""
     missed_limit: int | None = Field(default=None, ge=1, le=1000)
+    while_paused: Literal["publish", "skip"] | None = None
 
     @model_validator(mode="after")
     def _check_nulls(self) -> ScheduleChangeRequest:

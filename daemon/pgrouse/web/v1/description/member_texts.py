@@ -104,6 +104,8 @@ TEXTS = {
     "version": "The version of pgrouse.",
     "was_paused": "Whether it was paused before.",
     "was_running": "Whether it was running before.",
+    "while_paused": "What to do with ticks while the topic is paused: `publish` their messages, which wait, or `skip` "
+    "them.",
     "workers": "The workers.",
 }
 
@@ -158,5 +160,6 @@ EXAMPLES: dict[str, Any] = {
     "was_paused": True,
     "was_running": True,
     "what": "pg_cron ticks each minute",
+    "while_paused": "publish",
 }
 EXAMPLES_OF_TYPES = {bool: False, datetime: MOMENT, dict: {}, float: 0.0, int: 0, list: [], str: ""}
