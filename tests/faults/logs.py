@@ -35,8 +35,8 @@ FAILED_TASK = "tick: "
 # How long after a fault its effect may be noticed: a turn waits 30 s for a dead connection, on a machine that is busy.
 NOTICED_WITHIN_S = 90.0
 # What the server says to a session that was terminated, was refused, or is gone, or whose COPY was cut within a line;
-# and to one whose client gave up, or vanished during a COPY.
-TO_THE_CUT = {"57P01", "57P02", "57P03", "08006", "08P01"}
+# or that did not log in in time; and to one whose client gave up, or vanished during a COPY.
+TO_THE_CUT = {"57P01", "57P02", "57P03", "57014", "08006", "08P01"}
 GAVE_UP = {"57014", "08006"}
 # The errors of each attacker: SQLSTATEs, or their classes.
 REFUSED = {
@@ -50,6 +50,7 @@ CUT = re.compile(
     r"connection is (lost|closed)"
     r"|Connection re(set|fused)|connection timeout expired|couldn't get a connection "
     r"after|TimeoutError|canceling statement due to user request"
+    r"|canceling authentication due to timeout|an error response during SSL exchange"
 )
 # Events that say that something of the daemon failed, which only a lost connection explains.
 OF_CONNECTIONS = {

@@ -37,7 +37,14 @@ def test_an_attacker_may_be_refused_and_others_may_not(user: str, state: str) ->
 
 @pytest.mark.parametrize(
     ("severity", "state"),
-    [("FATAL", "57P01"), ("FATAL", "08006"), ("FATAL", "08P01"), ("ERROR", "57014"), ("ERROR", "08006")],
+    [
+        ("FATAL", "57P01"),
+        ("FATAL", "57014"),
+        ("FATAL", "08006"),
+        ("FATAL", "08P01"),
+        ("ERROR", "57014"),
+        ("ERROR", "08006"),
+    ],
 )
 def test_a_connection_may_end_soon_after_a_fault_and_not_without_one(severity: str, state: str) -> None:
     assert of_server(severity, state)
