@@ -2,9 +2,9 @@
 -- Called by: the trigger of messages.schedule, fire_schedule, latest_ticks, next_ticks. Locks: nothing.
 -- Result: NULL = no tick within 50 years. Errors: 22023 for an expression or a time zone that cannot be used.
 -- At changes of the offset it does what Vixie cron does: a fixed time that is skipped ticks at the first moment after
--- the gap, one that occurs twice ticks the first time only; expressions that begin with a star in minute or hour tick
--- whenever the clock shows it, so that "every hour" is every hour. Intervals tick at whole multiples since 1970 UTC, so
--- that all daemons agree.
+-- the gap, one that occurs twice ticks the first time only; expressions with a second, minute or hour that begins with
+-- a star tick whenever the clock shows it, so that "every hour" is every hour. Intervals tick at whole multiples since
+-- 1970 UTC, so that all daemons agree.
 CREATE OR REPLACE FUNCTION messages.next_tick(p_cron text, p_time_zone text, p_after timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql
@@ -23,9 +23,9 @@ BEGIN
     RETURN to_timestamp((floor(extract(epoch FROM p_after) / v_cron.seconds) + 1) * v_cron.seconds);
   END IF;
 
-  v_local := date_trunc('minute', p_after AT TIME ZONE p_time_zone);
+  v_local := date_trunc('second', p_after AT TIME ZONE p_time_zone);
   LOOP
-    v_local := messages.next_cron_match(v_cron.fields, v_cron.both_days, v_local + interval '1 minute');
+    v_local := messages.next_cron_match(v_cron.fields, v_cron.both_days, v_local + interval '1 second');
     IF v_local IS NULL THEN
       RETURN NULL;
     ELSIF p_time_zone = 'UTC' THEN
@@ -40,6 +40,12 @@ BEGIN
         ));
     END IF;
     EXIT WHEN v_tick > p_after;
+    -- The clocks skip this time, or have shown it before: go on with what they show after that.
+    v_change := messages.dst_change(
+      p_time_zone, (v_local AT TIME ZONE 'UTC') - interval '1 day', (v_local AT TIME ZONE 'UTC') + interval '1 day');
+    v_local := greatest(
+      v_local, (v_change AT TIME ZONE p_time_zone) - interval '1 second',
+      (v_change - interval '1 second') AT TIME ZONE p_time_zone);
   END LOOP;
   IF p_time_zone = 'UTC' OR NOT v_cron.wild THEN
     RETURN v_tick;
@@ -49,9 +55,7 @@ BEGIN
   v_change := messages.dst_change(p_time_zone, p_after, p_after + interval '1 day');
   IF v_change < v_tick
     AND v_change AT TIME ZONE p_time_zone < p_after AT TIME ZONE p_time_zone + (v_change - p_after) THEN
-    v_local := messages.next_cron_match(
-      v_cron.fields, v_cron.both_days, date_trunc('minute', v_change AT TIME ZONE p_time_zone + interval '59.999999 s')
-    );
+    v_local := messages.next_cron_match(v_cron.fields, v_cron.both_days, v_change AT TIME ZONE p_time_zone);
     v_tick := least(v_tick, messages.local_to_utc(p_time_zone, v_local, v_change));
   END IF;
   RETURN v_tick;

@@ -9,7 +9,8 @@ IMMUTABLE
 AS $$
 DECLARE
   v_low   integer := CASE WHEN p_field IN ('day of month', 'month') THEN 1 ELSE 0 END;
-  v_high  integer := CASE p_field WHEN 'minute' THEN 59 WHEN 'hour' THEN 23 WHEN 'day of month' THEN 31
+  v_high  integer := CASE p_field WHEN 'second' THEN 59 WHEN 'minute' THEN 59
+    WHEN 'hour' THEN 23 WHEN 'day of month' THEN 31
     WHEN 'month' THEN 12 ELSE 7 END;
   v_names text[] := CASE p_field
     WHEN 'month' THEN '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}'

@@ -303,7 +303,7 @@ class Client:
 
         Args:
             name: what to call it.
-            cron: when, in the five fields of cron.
+            cron: when, in the five fields of cron, or six with the second before them.
             topic: the topic of the messages.
             payload: of each; {} unless given.
             time_zone: of cron; UTC unless given.

@@ -22,8 +22,8 @@ class ScheduleSettings(Section):
     topic: ScheduledTopic = ""
     """The topic of the messages."""
     cron: str = ""
-    """When: five fields (minute, hour, day of month, month, day of week), `@hourly`, `@daily`, `@weekly`, `@monthly`,
-    `@yearly`, or an interval like `30 seconds`."""
+    """When: five fields (minute, hour, day of month, month, day of week), six with the second before them, `@hourly`,
+    `@daily`, `@weekly`, `@monthly`, `@yearly`, or an interval like `30 seconds`."""
     time_zone: str = "UTC"
     """The time zone of `cron`, by its IANA name."""
     payload: Any = {}  # noqa: RUF012 - pydantic gives each instance a copy

@@ -28,13 +28,15 @@ def test_an_interval_has_bounds(queue: Queue, cron: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cron", ["", " ", "* * * *", "0 * * * * *", "@reboot", "@every 5m", "daily", "5 minutes", "-5 seconds"]
+    "cron", ["", " ", "* * * *", "0 0 * * * * 2027", "@reboot", "@every 5m", "daily", "5 minutes", "-5 seconds"]
 )
 def test_an_invalid_expression_is_reported_with_the_fix(queue: Queue, cron: str) -> None:
     read = queue.row(READ, [cron])
 
     assert read.problem == f'expression is "{cron}"'
-    assert read.hint.startswith("use five fields (minute hour day-of-month month day-of-week), @hourly")
+    assert read.hint.startswith(
+        "use five fields (minute hour day-of-month month day-of-week), six with the second before"
+    )
 
 
 def test_an_expression_longer_than_a_thousand_characters_is_refused_and_not_shown_completely(queue: Queue) -> None:
@@ -50,6 +52,9 @@ def test_an_expression_longer_than_a_thousand_characters_is_refused_and_not_show
 @pytest.mark.parametrize(
     ("setting", "text", "fix"),
     [
+        ("second", "60", "use * or 0 to 59, lists like 1,3, ranges like 1-5 and steps like */2"),
+        ("second", "*/60", "use a step from 1 to 59"),
+        ("day of month", "?", "use * or 1 to 31 or L for the last day"),
         ("minute", "60", "use * or 0 to 59, lists like 1,3, ranges like 1-5 and steps like */2"),
         ("minute", "", "use * or 0 to 59"),
         ("minute", "1,", "use * or 0 to 59"),

@@ -86,6 +86,32 @@ def test_the_next_tick_is_the_first_match_after_the_given_time(
     assert tick(queue, cron, after) == expected
 
 
+@pytest.mark.parametrize(
+    ("cron", "after", "expected"),
+    [
+        ("*/10 * * * * *", "2026-01-31T23:59:50", "2026-02-01T00:00:00"),
+        ("*/10 * * * * *", "2026-01-01T00:00:09.999999", "2026-01-01T00:00:10"),
+        ("30 * * * * *", "2026-01-01T00:00:30", "2026-01-01T00:01:30"),
+        ("5,50 59 23 31 12 *", "2026-12-31T23:59:05", "2026-12-31T23:59:50"),
+        ("5,50 59 23 31 12 *", "2026-12-31T23:59:50", "2027-12-31T23:59:05"),
+        ("59 59 23 L feb *", "2028-02-01T00:00", "2028-02-29T23:59:59"),
+        ("0 0 9 * * mon-fri", "2026-11-20T09:00", "2026-11-23T09:00:00"),
+        ("20-22/2 0 12 13 * fri", "2026-11-06T12:00:22", "2026-11-13T12:00:20"),
+        ("  15\t0 9 * *  * ", "2026-01-01T09:00:14", "2026-01-01T09:00:15"),
+    ],
+)
+def test_with_six_fields_the_first_one_is_the_second(queue: Queue, cron: str, after: str, expected: str) -> None:
+    (found,) = ticks(queue, cron, datetime.fromisoformat(after).replace(tzinfo=UTC))
+
+    assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+
+
+def test_five_fields_tick_at_second_0(queue: Queue) -> None:
+    after = datetime(2026, 1, 1, 8, 59, 30, tzinfo=UTC)
+
+    assert ticks(queue, "* * * * *", after, count=3) == ticks(queue, "0 * * * * *", after, count=3)
+
+
 def test_a_day_matches_by_month_or_by_week_if_both_are_given(queue: Queue) -> None:
     found = ticks(queue, "0 0 13 * fri", datetime(2026, 11, 1, tzinfo=UTC), count=4)
 
@@ -136,6 +162,54 @@ def test_an_interval_ticks_at_multiples_since_the_epoch(queue: Queue, cron: str,
 @pytest.mark.parametrize("cron", ["0 2 * * *", "30 2 * * *", "59 2 * * *", "30 2 29 3 *"])
 def test_a_skipped_fixed_time_ticks_at_the_first_moment_after_the_gap(queue: Queue, cron: str) -> None:
     assert tick(queue, cron, "2026-03-28T12:00", BERLIN) == "2026-03-29T03:00+02:00"
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(
+    ("cron", "after", "expected"),
+    [
+        # A fixed time that is skipped: once, at the first moment after the gap.
+        ("10,40 30 2 * * *", "2026-03-28T12:00:00", ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:10+02:00"]),
+        # One that the clocks show twice: the first time only.
+        ("30 30 2 * * *", "2026-10-24T12:00:00", ["2026-10-25T02:30:30+02:00", "2026-10-26T02:30:30+01:00"]),
+        # With a star in second, minute or hour: whenever the clocks show it.
+        ("*/30 59 1,2 * * *", "2026-03-28T12:00:00", ["2026-03-29T01:59:00+01:00", "2026-03-29T01:59:30+01:00"]),
+        ("*/30 30 2 * * *", "2026-03-28T12:00:00", ["2026-03-30T02:30:00+02:00", "2026-03-30T02:30:30+02:00"]),
+        ("* * * * * *", "2026-03-29T01:59:58", ["2026-03-29T01:59:59+01:00", "2026-03-29T03:00:00+02:00"]),
+        ("* * * * * *", "2026-10-25T02:59:58", ["2026-10-25T02:59:59+02:00", "2026-10-25T02:00:00+01:00"]),
+        ("5 * * * * *", "2026-10-25T02:59:00", ["2026-10-25T02:59:05+02:00", "2026-10-25T02:00:05+01:00"]),
+    ],
+)
+def test_when_clocks_are_changed_seconds_follow_the_rules_of_minutes(
+    queue: Queue, cron: str, after: str, expected: list[str]
+) -> None:
+    berlin = ZoneInfo(BERLIN)
+
+    found = ticks(queue, cron, datetime.fromisoformat(after).replace(tzinfo=berlin), BERLIN, count=2)
+
+    assert [each.astimezone(berlin).isoformat() for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("cron", "after"),
+    [
+        ("* * * * * *", datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)),
+        ("0-59 0-59 2,3 * * *", datetime(2026, 10, 25, 1, 0, 0, tzinfo=UTC)),
+    ],
+)
+def test_a_change_of_clocks_is_passed_in_a_few_steps_and_not_in_one_for_each_second(
+    queue: Queue, cron: str, after: datetime
+) -> None:
+    """Each of these steps past an hour of matching seconds: that the clocks skip, or have shown before."""
+    queue.conn.execute("SET track_functions = 'all'")
+    count = (
+        "SELECT pg_stat_get_xact_function_calls('messages.next_cron_match(bigint[],boolean,timestamp)'::regprocedure)"
+    )
+    with queue.conn.transaction():
+        ticks(queue, cron, after, BERLIN)
+        steps = queue.value(count)
+
+    assert 1 <= steps <= 4
 
 
 def test_several_times_in_one_gap_tick_once(queue: Queue) -> None:
@@ -205,9 +279,11 @@ def field(low: int, high: int) -> st.SearchStrategy[str]:
     return st.one_of(st.just("*"), item, st.lists(item, min_size=1, max_size=3).map(",".join))
 
 
-CRONS = st.tuples(
-    field(0, 59), field(0, 23), field(1, 31) | st.just("L"), field(1, 12) | st.just("feb"), field(0, 7) | st.just("sun")
-).map(" ".join)
+FIVE = (
+    *(field(0, 59), field(0, 23)),
+    *(field(1, 31) | st.just("L"), field(1, 12) | st.just("feb"), field(0, 7) | st.just("sun")),
+)
+CRONS = (st.tuples(*FIVE) | st.tuples(field(0, 59), *FIVE)).map(" ".join)
 EARLIEST, LATEST = datetime(1990, 1, 1), datetime(2090, 1, 1)  # noqa: DTZ001
 MOMENTS = st.datetimes(EARLIEST, LATEST).map(lambda moment: moment.replace(tzinfo=UTC))
 
@@ -267,33 +343,62 @@ def test_around_every_change_of_clocks_it_agrees_with_a_walk_through_all_minutes
     assert ticks(queue, cron, after, zone, len(expected)) == expected
 
 
+# Those whose next four ticks come within a few hours: the walk goes second by second.
+SECONDS = st.tuples(field(0, 59), field(0, 59), st.sampled_from(["*", "0-4", "1,2,3", "*/2", "22-23,0-3"])).map(
+    lambda fields: " ".join((*fields, "* * *"))
+)
+
+
+@given(
+    cron=SECONDS,
+    moment_of_change=st.sampled_from([(zone, moment) for zone, moments in CHANGES.items() for moment in moments]),
+    seconds=st.integers(-2 * 3600, 3 * 3600),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_around_every_change_of_clocks_seconds_agree_with_a_walk_through_all_of_them(
+    queue: Queue, cron: str, moment_of_change: tuple[str, datetime], seconds: int
+) -> None:
+    zone, change = moment_of_change
+    after = change + timedelta(seconds=seconds)
+
+    expected = list(islice(walk(cron, after, zone, days=1), 4))
+
+    assert ticks(queue, cron, after, zone, len(expected)) == expected
+
+
 # Clocks are set back by less.
 REPEATED = timedelta(hours=4)
 
 
 def walk(cron: str, after: datetime, zone: str, days: int = 9) -> Iterator[datetime]:
-    """Yield the ticks by reading the local time at every minute, for some days."""
-    minute, hour, _, _, weekday = (set(_numbers(f, n)) for f, n in zip(cron.split(), (59, 23, 31, 12, 7), strict=True))
+    """Yield the ticks by reading the local time at every minute, or every second of six fields, for some days."""
+    fields = cron.split()
+    unit = timedelta(seconds=1) if len(fields) == 6 else timedelta(minutes=1)
+    fields = fields if len(fields) == 6 else ["0", *fields]
+    second, minute, hour, _, _, weekday = (
+        set(_numbers(f, n)) for f, n in zip(fields, (59, 59, 23, 31, 12, 7), strict=True)
+    )
     weekday = {each % 7 for each in weekday}
-    fixed = not any(each.startswith("*") for each in cron.split()[:2])
+    fixed = not any(each.startswith("*") for each in fields[:3])
     clocks = ZoneInfo(zone)
     # Ticks shortly before `after` are needed too: they show whether a local time occurred already.
     shown: set[datetime] = set()
     at = after.replace(second=0, microsecond=0) - REPEATED
-    before = (at - timedelta(minutes=1)).astimezone(clocks).replace(tzinfo=None)
+    before = (at - unit).astimezone(clocks).replace(tzinfo=None)
     while at < after + timedelta(days=days):
         local = at.astimezone(clocks).replace(tzinfo=None)
         due = [local]
-        if fixed and local > before + timedelta(minutes=1):  # set forward: skipped times are due as well
-            due += [before + timedelta(minutes=n) for n in range(1, int((local - before).total_seconds()) // 60)]
+        if fixed and local > before + unit:  # set forward: skipped times are due as well
+            due += [before + unit * n for n in range(1, (local - before) // unit)]
         if fixed:
             due = [each for each in due if each not in shown]
             shown.update(due)
         if at > after and any(
-            each.minute in minute and each.hour in hour and each.isoweekday() % 7 in weekday for each in due
+            each.second in second and each.minute in minute and each.hour in hour and each.isoweekday() % 7 in weekday
+            for each in due
         ):
             yield at
-        at, before = at + timedelta(minutes=1), local
+        at, before = at + unit, local
 
 
 def _numbers(text: str, high: int) -> Iterator[int]:
@@ -370,6 +475,13 @@ def test_ticks_in_bursts_are_found_too(queue: Queue) -> None:
         datetime(2025, 1, 1, 11, 59, tzinfo=UTC),
         datetime(2026, 1, 1, 11, 0, tzinfo=UTC),
     ]
+
+
+def test_the_newest_of_a_year_of_seconds_with_pauses_are_found(queue: Queue) -> None:
+    found = newest(queue, "50-59 59 12 * * *", datetime(2025, 11, 16, 11, 59, 50, tzinfo=UTC), MONDAY, 12)
+
+    last = [datetime(2026, 11, 15, 11, 59, second, tzinfo=UTC) for second in range(50, 60)]
+    assert found == [each - timedelta(days=1) for each in last[-2:]] + last
 
 
 def test_ten_years_of_seconds_are_fast(queue: Queue) -> None:

@@ -101,9 +101,9 @@ def add(
 ) -> None:
     """Publish a message to TOPIC at the times of CRON.
 
-    CRON has five fields (minute, hour, day of month, month, day of week), or is @hourly, @daily, @weekly, @monthly or
-    @yearly, or an interval like "30 seconds". The payload is JSON; - reads it from the standard input. Without one it
-    is {}.
+    CRON has five fields (minute, hour, day of month, month, day of week), or six with the second before them, or is
+    @hourly, @daily, @weekly, @monthly or @yearly, or an interval like "30 seconds". The payload is JSON; - reads it
+    from the standard input. Without one it is {}.
 
     \b
     pgrouse schedule add report '0 2 * * mon-fri' report.nightly --time-zone Europe/Berlin

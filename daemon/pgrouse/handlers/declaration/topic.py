@@ -233,7 +233,8 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         """Publish a message on a schedule.
 
         Args:
-            cron: the times: the five fields of cron, `@daily` and the like, or an interval like "30 seconds".
+            cron: the times: the five fields of cron, six with the second before them, `@daily` and the like, or an
+                interval like "30 seconds".
             payload: the payload of each message; {} by default.
             **options: name: the name of the schedule, by default the name of the topic; the others are the keys of
             `[schedules]`.

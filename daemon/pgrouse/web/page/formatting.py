@@ -27,8 +27,9 @@ NONE = "\N{EN DASH}"
 SECONDS = re.compile(r"(\d{1,5}) *s(?:ec(?:ond)?s?)?", re.IGNORECASE | re.ASCII)
 MIN_RATE = 0.01
 CRON_OPTIONS = Options(verbose=False, use_24hour_time_format=True)
-# How many values the fields of a cron expression have, where steps through them begin again at a regular time.
-STEPS_OF = (60, 24, 1, 1, 1)
+# How many values the fields of a cron expression have, where steps through them begin again at a regular time; the
+# seconds may be absent.
+STEPS_OF = (60, 60, 24, 1, 1, 1)
 
 
 def count(value: float | None) -> str:
@@ -134,7 +135,7 @@ def cron_words(cron: str) -> str:
     fields = cron.split()
     if interval := SECONDS.fullmatch(cron.strip()):
         return f"Every {interval[1]} seconds" if int(interval[1]) != 1 else "Every second"
-    if len(fields) != len(STEPS_OF) or not all(map(_has_exact_words, fields, STEPS_OF)):
+    if len(fields) not in (5, 6) or not all(map(_has_exact_words, fields, STEPS_OF[-len(fields) :])):
         return ""
     try:
         return str(ExpressionDescriptor(" ".join(fields), CRON_OPTIONS).get_description())
@@ -143,7 +144,7 @@ def cron_words(cron: str) -> str:
 
 
 def _has_exact_words(field: str, steps_of: int) -> bool:
-    """Whether it has no steps, or those that divide an hour or a day.
+    """Whether it has no steps, or those that divide a minute, an hour or a day.
 
     `*/40` is at 0 and 40, and not every 40 minutes.
     """

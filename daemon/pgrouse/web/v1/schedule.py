@@ -52,7 +52,7 @@ class NewSchedule(RequestModel):
 
     name: Name
     cron: Annotated[Text, Field(max_length=200, examples=["0 3 * * *"])]
-    """The five fields of cron."""
+    """The five fields of cron, or six with the second before them."""
     topic: Topic
     """The topic that it publishes to."""
     payload: Json = Field(default_factory=lambda: Raw("{}"))
@@ -74,7 +74,7 @@ class ScheduleChangeRequest(RequestModel):
     model_config = example(cron="30 3 * * *", headers={"team": "reports"})
 
     cron: Annotated[Text, Field(max_length=200)] | None = None
-    """The five fields of cron."""
+    """The five fields of cron, or six with the second before them."""
     topic: Topic | None = None
     """The topic that it publishes to."""
     payload: Json = None

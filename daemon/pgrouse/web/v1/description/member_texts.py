@@ -29,7 +29,7 @@ TEXTS = {
     "copy_id": "The id of the copy in the dead letter topic.",
     "count": "How many.",
     "created_at": f"When the message was published, {AT}.",
-    "cron": "The five fields of cron.",
+    "cron": "The five fields of cron, or six with the second before them.",
     "cursor": "`next` of the page before; the first page unless given.",
     "dead_last_day": "Messages that died in the last 24 hours.",
     "debounce": "How long the key must not be published again before the message becomes available.",
