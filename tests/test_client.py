@@ -317,6 +317,24 @@ def test_a_schedule_skips_its_ticks_while_the_topic_is_paused_if_it_is_told_to(q
     assert queue.scheduled("waits").while_paused == "skip"
 
 
+def test_the_last_and_the_next_runs_of_a_schedule_are_known(queue: Queue, client: Client) -> None:
+    queue.stop_clock("2026-11-16 09:00:00+00")
+    queue.schedule("s", "@hourly", missed="all")
+    queue.later("2 hours")
+    queue.call("fire_schedules")
+
+    latest, first = client.schedule_runs("s")
+    (schedule,) = client.schedules()
+
+    assert [(each.tick.hour, each.outcome, each.message_id) for each in (first, latest)] == [
+        (10, "published", queue.ids()[0]),
+        (11, "published", queue.ids()[1]),
+    ]
+    assert client.schedule_runs("s", limit=1) == [latest]
+    assert (schedule.last_tick, schedule.next_tick.hour) == (latest.tick, 12)
+    assert client.schedule_runs("unknown") == []
+
+
 def test_a_refusal_of_the_server_is_an_error_of_its_own(client: Client) -> None:
     with pytest.raises(RequestRefused, match="cron") as refused:
         client.add_schedule("nightly", "61 2 * * *", "report")

@@ -51,6 +51,24 @@ def test_the_metrics_count_the_messages_of_the_queue(http: httpx.Client, queue: 
     assert (exported["pgrouse_database_up"], exported["pgrouse_retention_held_exports"]) == (1, 0)
 
 
+def test_the_metrics_say_when_schedules_ran_and_run_next(http: httpx.Client, queue: Queue) -> None:
+    for name, topic in (("m.new", "mail"), ("m.ran", "mail.send"), ("m.paused", "mail")):
+        queue.schedule(name, "@yearly", topic=topic)
+    queue.call("run_schedule", "m.ran")
+    queue.call("pause_schedule", "m.paused")
+
+    exported = values(http.get("/metrics").text)
+
+    last, due = "pgrouse_schedule_last_run_timestamp_seconds", "pgrouse_schedule_next_run_timestamp_seconds"
+    ran = queue.scheduled("m.ran")
+    times = {name: at for name, at in exported.items() if name.startswith((f"{last},m.", f"{due},m."))}
+    assert times == {
+        f"{last},m.ran,mail.send": ran.last_fired_at.timestamp(),
+        f"{due},m.ran,mail.send": ran.next_tick.timestamp(),
+        f"{due},m.new,mail": ran.next_tick.timestamp(),
+    }
+
+
 def test_the_series_are_bounded_and_those_of_counted_topics_come_first(http: httpx.Client, queue: Queue) -> None:
     queue.publish_many(2, "seen")
     queue.settle("fail", queue.claim("seen", limit=1), ["boom"])
@@ -147,13 +165,15 @@ def test_a_request_without_a_token_gets_no_metrics(site: Site, all_roles: str) -
 
 
 def test_a_token_of_some_topics_gets_only_their_metrics(site: Site, queue: Queue) -> None:
-    queue.publish("shop.orders")
-    queue.publish("bank.orders")
+    for topic in ("shop.orders", "bank.orders"):
+        queue.publish(topic)
+        queue.schedule(f"m.{topic}", "@yearly", topic=topic)
 
     with site.client(site.token("viewer", topics=("shop.*",))) as viewer:
         text = viewer.get("/metrics").text
 
     assert 'topic="shop.orders"' in text
+    assert 'schedule="m.shop.orders"' in text
     assert "bank" not in text
 
 

@@ -119,6 +119,7 @@ class AsyncClient:
     scale_worker = _in_thread(Client.scale_worker)
     tick = _in_thread(Client.tick)
     schedules = _in_thread(Client.schedules)
+    schedule_runs = _in_thread(Client.schedule_runs)
     add_schedule = _in_thread(Client.add_schedule)
     change_schedule = _in_thread(Client.change_schedule)
     remove_schedule = _in_thread(Client.remove_schedule)

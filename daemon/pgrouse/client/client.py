@@ -33,7 +33,7 @@ from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
 from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds
 from pgrouse.client.queries.message import MessageRecord, find_message
-from pgrouse.client.queries.schedule import Schedule, ScheduleChanges
+from pgrouse.client.queries.schedule import PastRun, Schedule, ScheduleChanges
 from pgrouse.client.queries.topic import (
     Subscription,
     add_subscription,
@@ -337,6 +337,10 @@ class Client:
     def schedules(self) -> list[Schedule]:
         """Return the schedules, by name."""
         return self._run(schedule.find_schedules())
+
+    def schedule_runs(self, name: str, limit: int = 100) -> list[PastRun]:
+        """Return the latest runs of a schedule, the latest first, with the ticks that were left out."""
+        return self._run(schedule.last_runs(name, limit))
 
     def change_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> bool:
         """Change what is given of a schedule, as of add_schedule; return whether it was there.

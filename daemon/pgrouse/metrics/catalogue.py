@@ -107,9 +107,19 @@ SNAPSHOT_AGE = _gauge(
     "pgrouse_oldest_snapshot_seconds",
     "For how long the oldest transaction has kept vacuum from removing rows; missing without pg_read_all_stats.",
 )
+SCHEDULE_LAST = _gauge(
+    "pgrouse_schedule_last_run_timestamp_seconds",
+    "When a schedule last published, as Unix time; missing if it never did.",
+    *("schedule", "topic"),
+)
+SCHEDULE_NEXT = _gauge(
+    "pgrouse_schedule_next_run_timestamp_seconds",
+    "When a schedule is due next, as Unix time; missing if it is paused or over.",
+    *("schedule", "topic"),
+)
 EXPORTS_HELD = _gauge("pgrouse_retention_held_exports", "Exports for which the retention of the archive waits.")
 
 QUEUE = (
     DATABASE_UP, DEPTH, OLDEST, DEAD, DIED, STOPPED, NOTIFY, HANDLED, WORKERS, TICK_AGE, ALERTS, ALERTS_AGE, CONDITIONS,
-    NOTIFY_QUEUE, SNAPSHOT_AGE, EXPORTS_HELD,
+    NOTIFY_QUEUE, SNAPSHOT_AGE, SCHEDULE_LAST, SCHEDULE_NEXT, EXPORTS_HELD,
 )  # fmt: skip

@@ -18,6 +18,7 @@ from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import TopicStats, stats
 from pgrouse.client.clock import notify_queue_usage, tick_ages
 from pgrouse.client.queries.condition import known_conditions, undelivered
+from pgrouse.client.queries.schedule import RunTimes, run_times
 from pgrouse.client.queries.topic import DeadCount, dead_counts, effective_policy, find_policies
 from pgrouse.client.queries.worker import count_workers
 from pgrouse.metrics import catalogue as c
@@ -58,6 +59,7 @@ async def read_queue_metrics(conn: AsyncConnection[Any], topics: Sequence[str] =
     (workers,), waiting = await run_async(conn, count_workers()), await run_async(conn, undelivered())
     ticks, snapshot_s = await run_async(conn, tick_ages()), await run_async(conn, snapshot_age())
     exports_held = sum(each.held_since is not None for each in await run_async(conn, list_exports()))
+    schedules = await run_async(conn, run_times(topics, MAX_SERIES))
     metrics = [
         single(c.DATABASE_UP, 1),
         *_topics(counts),
@@ -70,6 +72,7 @@ async def read_queue_metrics(conn: AsyncConnection[Any], topics: Sequence[str] =
         single(c.ALERTS_AGE, waiting.oldest_s),
         family(c.CONDITIONS, [((each.kind, each.topic), 1) for each in conditions]),
         single(c.NOTIFY_QUEUE, await run_async(conn, notify_queue_usage())),
+        *_schedules(schedules),
         single(c.EXPORTS_HELD, exports_held),
     ]
     # A value that cannot be read is left out, not 0.
@@ -94,6 +97,13 @@ def _topics(topics: list[TopicStats]) -> Iterator[Metric]:
     yield family(c.OLDEST, [((each.topic,), each.oldest_ready_s or 0) for each in topics])
     yield family(c.DEAD, [((each.topic,), each.dead_last_day) for each in topics])
     yield family(c.HANDLED, [((each.topic,), each.handled) for each in topics])
+
+
+def _schedules(schedules: list[RunTimes]) -> Iterator[Metric]:
+    """Return when schedules run; what never is has no series."""
+    for definition, at in ((c.SCHEDULE_LAST, "last_fired_at"), (c.SCHEDULE_NEXT, "next_tick")):
+        times = [((each.name, each.topic), getattr(each, at)) for each in schedules]
+        yield family(definition, [(labels, time.timestamp()) for labels, time in times if time is not None])
 
 
 def _died(died: list[DeadCount], topics: list[TopicStats]) -> list[tuple[tuple[str, str], int]]:

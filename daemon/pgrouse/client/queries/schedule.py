@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
-from pgrouse.client.call import Call, Rows, decoded, first, nothing, select_call, values
+from pgrouse.client.call import Call, Rows, decoded, first, nothing, query_call, select_call, values
 from pgrouse.config.duration import AnyDuration
 
 LOCAL_TIMES = b"""
   SELECT pg_catalog.to_char(t.at AT TIME ZONE %s, 'Dy YYYY-MM-DD HH24:MI:SS')
   FROM pg_catalog.unnest(%s::pg_catalog.timestamptz[]) WITH ORDINALITY AS t (at, place) ORDER BY t.place"""
+RUN_TIMES = """
+  SELECT s.name, s.topic, s.last_fired_at, CASE WHEN s.paused_at IS NULL THEN s.next_tick END AS next_tick
+  FROM messages.schedule AS s
+  WHERE EXISTS (
+    SELECT FROM unnest(%(wanted)s::text[]) AS w (topic)
+    WHERE s.topic = w.topic OR right(w.topic, 1) = '*' AND starts_with(s.topic, left(w.topic, -1)))"""
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 EDITABLE = (
     *("cron", "time_zone", "topic", "channel", "key", "priority"),
@@ -136,6 +142,16 @@ class PastRun:
     run_by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """When a schedule ran last, and when it runs next; None: never."""
+
+    name: str
+    topic: str
+    last_fired_at: datetime | None
+    next_tick: datetime | None
+
+
 def find_schedules(
     *, after: str = "", like: Sequence[str] | None = None, most: int | None = None
 ) -> Call[list[Schedule]]:
@@ -163,6 +179,11 @@ def last_runs(name: str, most: int) -> Call[list[PastRun]]:
     """Read the latest runs of a schedule, the latest first."""
     clauses = "WHERE f.schedule OPERATOR(pg_catalog.=) %(name)s ORDER BY f.tick DESC LIMIT %(most)s"
     return select_call("schedule_run", PastRun, clauses, name=name, most=most)
+
+
+def run_times(wanted: Sequence[str], most: int) -> Call[list[RunTimes]]:
+    """Read when schedules run, by name: those whose topic fits these names, or beginnings that end with *."""
+    return query_call(RUN_TIMES, RunTimes, "ORDER BY f.name LIMIT %(most)s", wanted=list(wanted), most=most)
 
 
 def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
