@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import psycopg
 
 from pgrouse.client import clock
 from pgrouse.client.call import run
-from pgrouse.client.calls import dead, operate
+from pgrouse.client.calls import dead
 from pgrouse.client.calls.monitoring import explain as explain_calls
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.top.snapshot import DeadRow
@@ -44,18 +44,6 @@ class GroupPreview:
     ids: list[int]
     staying: Counter[str]
     there_are_more: bool
-
-
-def pause(
-    conn: psycopg.Connection, topic: str, reason: str, resume_in: timedelta | None, until: datetime | None
-) -> None:
-    """Stop a topic until it is resumed or the time has come."""
-    run(conn, operate.pause(topic, reason, resume_in, until))
-
-
-def resume(conn: psycopg.Connection, topic: str) -> bool:
-    """End a pause; return whether the topic itself was paused."""
-    return run(conn, operate.resume(topic))
 
 
 def preview(conn: psycopg.Connection, group: DeadRow, options: RedriveOptions) -> GroupPreview:

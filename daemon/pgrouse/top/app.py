@@ -17,6 +17,8 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
+from pgrouse.client.call import run
+from pgrouse.client.calls import operate
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.client.connection.database import Database
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, SKIP_REASONS
@@ -346,12 +348,11 @@ class Top(App[None]):
 
     async def _pause(self, topic: str, reason: str, end: timedelta | datetime | None) -> None:
         resume_in, until = (end, None) if isinstance(end, timedelta) else (None, end)
-        do = partial(action.pause, topic=topic, reason=reason, resume_in=resume_in, until=until)
-        if await self._do(do) is not FAILED:
+        if await self._do(partial(run, call=operate.pause(topic, reason, resume_in, until))) is not FAILED:
             self.notify(f"paused {topic}")
 
     async def _resume(self, topic: str) -> None:
-        done = await self._do(partial(action.resume, topic=topic))
+        done = await self._do(partial(run, call=operate.resume(topic)))
         if done is True:
             self.notify(f"resumed {topic}")
         elif done is False:
