@@ -59,6 +59,14 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(pgrouse: Shel
     assert pgrouse("schedule", "set", "unknown", "--cron", "@daily").code == 1
 
 
+def test_an_expression_with_seconds_shows_its_ticks_to_the_second(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse("schedule", "add", "s", "*/20 30 2 * * *", "t")
+
+    assert (ended.code, queue.scheduled().cron) == (0, "*/20 30 2 * * *")
+    ticks = [line.split(" (in ")[0][-8:] for line in ended.out.splitlines() if " (in " in line]
+    assert ticks == ["02:30:00", "02:30:20", "02:30:40", "02:30:00", "02:30:20"]
+
+
 def test_ticks_that_are_skipped_while_the_topic_is_paused_are_shown(pgrouse: Shell, queue: Queue) -> None:
     queue.stop_clock("2026-11-16 09:00:00+00")
     queue.schedule("s", "@hourly")

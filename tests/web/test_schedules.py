@@ -135,6 +135,21 @@ def test_a_payload_that_is_too_long_to_be_edited_stays(visitor: Visitor, queue: 
     assert len(queue.scheduled("nightly").payload["x"]) == 20_000
 
 
+def test_the_preview_says_in_words_when_an_expression_with_seconds_runs_and_what_to_write_instead(
+    site: Site, queue: Queue, as_token: Any
+) -> None:
+    headers = as_token("viewer") | {"accept": "text/html"}
+
+    good, bad = (
+        httpx.get(f"{site.url}/schedules/next", headers=headers, params={"cron": cron}).text
+        for cron in ("*/10 * * * * *", "60 * * * * *")
+    )
+
+    assert ("Every 10 seconds" in good, good.count("<li>")) == (True, 5)
+    assert "second is &#34;60&#34;" in bad
+    assert "use * or 0 to 59" in bad
+
+
 def test_ticks_are_skipped_while_the_topic_is_paused_if_the_form_says_so(
     site: Site, queue: Queue, as_token: Any
 ) -> None:
