@@ -100,9 +100,9 @@ class TestEventually:
 
 def test_files_that_take_long_begin_before_the_others() -> None:
     marks = [("a", None), ("b", None), ("b", "slow"), ("c", None)]
-    items = [SimpleNamespace(path=path, get_closest_marker={mark: mark}.get) for path, mark in marks]
+    items = [SimpleNamespace(path=path, name="test", get_closest_marker={mark: mark}.get) for path, mark in marks]
 
-    conftest.pytest_collection_modifyitems(items)
+    list(conftest.pytest_collection_modifyitems(items))
 
     assert [item.path for item in items] == ["b", "b", "a", "c"]
 

@@ -114,6 +114,19 @@ def test_a_message_may_be_deferred_until_a_time(queue: Queue) -> None:
     assert queue.message(claimed.id).available_at == until
 
 
+def test_a_deferral_may_pause_the_topic_or_the_channel(queue: Queue) -> None:
+    queue.publish_many(2, channel="acme")
+    other = queue.publish(channel="other")
+    claimed = queue.claim_one()
+
+    settle_rows(queue.conn, [row(claimed, "defer", after="1h", pause="channel", reason="429")])
+
+    assert [each.id for each in queue.claim()] == [other]
+    assert queue.value("SELECT paused_reason FROM messages.channel") == "429"
+    with pytest.raises(ConfigError, match="pause must be topic or channel, found 'all'"):
+        row(claimed, "defer", pause="all")
+
+
 def test_the_archive_stores_the_output(queue: Queue) -> None:
     queue.publish()
     claimed = queue.claim_one()

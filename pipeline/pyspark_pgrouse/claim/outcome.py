@@ -31,12 +31,13 @@ class AttemptOutcome:
 
     Attributes:
         kind: the kind of outcome.
-        error: for retry, expire, reject and fail.
+        error: for retry, expire, reject and fail; for defer the reason of the pause.
         after: for retry and defer: when to try again.
         until: for defer, instead of `after`.
         state: for retry and defer: the JSON that the next attempt gets.
         output: for complete, JSON.
         ran: for release: whether processing of the message had begun; its run then stays counted.
+        pause: for defer: `topic` or `channel` pauses that of the message until it comes back.
     """
 
     kind: SettleKind = SettleKind.COMPLETE
@@ -46,6 +47,7 @@ class AttemptOutcome:
     state: str | None = None
     output: str | None = None
     ran: bool = True
+    pause: str | None = None
 
     @classmethod
     def parse(cls, row: Mapping[str, Any]) -> AttemptOutcome:
@@ -62,11 +64,12 @@ class AttemptOutcome:
             parse_json("state", row.get("state")),
             parse_json("output", row.get("output")),
             row.get("ran") is not False,
+            parse_pause(row.get("pause")),
         )
 
     def value(self, field: str) -> Any:
         """Return its value for a field of a Settlement."""
-        if field == "error":
+        if field in ("error", "reason"):
             return to_storable_text(self.error or f"{self.kind} by the batch's function")
         return getattr(self, field)
 
@@ -128,7 +131,7 @@ class SettledCounts:
 
 
 # The columns that a function may return in addition to id.
-OPTIONAL = ("outcome", "reason", "after", "until", "state", "output", "ran")
+OPTIONAL = ("outcome", "reason", "after", "until", "state", "output", "ran", "pause")
 LOST = "lost"
 
 
@@ -198,6 +201,17 @@ def parse_kind(text: str | None) -> SettleKind:
         return SettleKind(text or SettleKind.COMPLETE)
     except ValueError:
         raise ConfigError(f"outcome must be one of {', '.join(SettleKind)}, found {text!r}") from None
+
+
+def parse_pause(text: str | None) -> str | None:
+    """Return what is to be paused; NULL: nothing.
+
+    Raises:
+        ConfigError: it is neither topic nor channel.
+    """
+    if text not in (None, "topic", "channel"):
+        raise ConfigError(f"pause must be topic or channel, found {text!r}")
+    return text
 
 
 def parse_delay(value: Any) -> timedelta | None:

@@ -103,8 +103,8 @@ def consume(
 
     FUNCTION gets the messages of a batch. It returns None if all messages succeeded, or a DataFrame with the columns id
     and outcome (complete, retry, expire, reject, fail, defer or release), and optionally reason, after, until, state,
-    output and ran; messages that are not in it succeed. If the function raises, it is called again with parts of the
-    batch until the messages that make it raise are found: their attempts have failed, the others are released. With
+    output, ran and pause; messages that are not in it succeed. If the function raises, it is called again with parts of
+    the batch until the messages that make it raise are found: their attempts have failed, the others are released. With
     --on-error release the whole batch is released at once.
 
     SIGTERM or Ctrl-C lets the running batch end; a second one does not.
