@@ -65,6 +65,8 @@ OF_HANDLERS = re.compile(
     r"ZeroDivisionError: |the shop is closed|the handler's process died|LockLost: "
     r"message \d+ is not this worker's any more"
 )
+# A fault left the transaction of a handler open on the server, which has not noticed that its client is gone.
+LEFT_OPEN = "message.completion_open"
 NEVER_LOGGED = {"loop.crashed", "settle.refused", "settle.failed", "tick.failed", "plain"}
 
 
@@ -104,13 +106,15 @@ def of_daemon(logged: Iterable[Entry], disturbed: Disturbances) -> list[Entry]:
 
 def is_expected_of_daemon(entry: Entry, disturbed: Disturbances) -> bool:
     """Whether this entry of a daemon's log reports no failure, or one that the storm caused."""
+    at = datetime.fromisoformat(entry["timestamp"]).timestamp()
+    if entry["event"] == LEFT_OPEN:
+        return disturbed.explain(at)
     if entry["event"] in NEVER_LOGGED or entry.get("level") in ("error", "critical"):
         return False
     if entry["event"] not in OF_CONNECTIONS:
         return True
     if entry["event"] == "attempt.failed" and OF_HANDLERS.search(entry["reason"]):
         return True
-    at = datetime.fromisoformat(entry["timestamp"]).timestamp()
     return CUT.search(entry["reason"]) is not None and disturbed.explain(at)
 
 

@@ -57,6 +57,11 @@ def test_other_ends_of_sessions_are_defects(state: str) -> None:
     assert not of_server("FATAL", state)
 
 
+def test_a_transaction_may_stay_open_soon_after_a_fault_and_not_without_one() -> None:
+    assert of_daemon("message.completion_open", level="error")
+    assert not of_daemon("message.completion_open", LONG_AGO, level="error")
+
+
 @pytest.mark.parametrize("event", ["loop.failed", "heartbeat.failed", "attempt.failed"])
 def test_a_daemon_may_report_a_lost_connection_soon_after_a_fault_and_nothing_else(event: str) -> None:
     lost = "consuming input failed: server closed the connection unexpectedly"
