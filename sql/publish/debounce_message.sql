@@ -11,7 +11,9 @@ AS $$
 BEGIN
   UPDATE messages.message AS m
   SET available_at = n.at,
-    expires_at = least(m.expires_at + (greatest(n.at, clock_timestamp()) - p_at), '9000-01-01 00:00+00')
+    -- LEAST alone would give a TTL to a message that has none.
+    expires_at = CASE WHEN m.expires_at IS NOT NULL
+      THEN least(m.expires_at + (greatest(n.at, clock_timestamp()) - p_at), '9000-01-01 00:00+00') END
   FROM (
     SELECT CASE WHEN o.debounce_limit IS NULL THEN o.available_at
       ELSE greatest(o.available_at, least(o.debounce_limit, p_at)) END AS at

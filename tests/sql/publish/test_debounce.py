@@ -187,6 +187,14 @@ def test_a_ttl_counts_from_the_time_at_which_the_message_is_available(
     assert abs(after.expires_at - queue.value("SELECT clock_timestamp() + %s::interval", [expires])) < 60 * SECOND
 
 
+def test_a_message_without_a_ttl_gets_none(queue: Queue) -> None:
+    first = debounce(queue, 1)
+
+    debounce(queue, 2)
+
+    assert queue.message(first.id).expires_at is None
+
+
 def test_a_ttl_counts_from_now_if_the_message_is_available_already(queue: Queue) -> None:
     first = debounce(queue, 1, ttl="30 minutes", max_delay="2 hours")
     age(queue, "5 hours")
