@@ -5,8 +5,16 @@ Two sessions cannot deadlock.
 
 from __future__ import annotations
 
+import asyncio
+
+import psycopg
 import pytest
 
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
 pytestmark = pytest.mark.every_server
@@ -37,6 +45,40 @@ def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_deadlock(
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [sooner])
 
     assert settling.result(timeout=60) == []
+
+
+def test_a_worker_that_settles_in_several_ways_and_a_cancel_never_deadlock(
+    database: Database, queue: Queue, other: Queue, background: Background
+) -> None:
+    queue.policy(max_attempts=5)
+    failed, *succeeded = queue.publish_many(3)
+    claimed = {each.id: each for each in asyncio.run(_claim(database.dsn))}
+    settlements = [Settlement(claimed[each], SettleKind.COMPLETE) for each in succeeded]
+    settlements.append(Settlement(claimed[failed], SettleKind.RETRY, error="boom"))
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [succeeded[1]])
+        settling = background.start(lambda: asyncio.run(_settle(database.dsn, settlements)))
+        eventually(lambda: background.watcher.execute(SETTLER_WAITS).fetchone() == (True,))
+        # It locks the message that failed, and waits for the first that succeeded.
+        cancelling = background.start_blocked(queue, queue.call, "cancel", [failed, succeeded[0]])
+
+    assert cancelling.result(timeout=60) == [failed]
+    assert settling.result(timeout=60) == [failed]
+
+
+SETTLER_WAITS = """
+    SELECT cardinality(pg_blocking_pids(pid)) > 0 FROM pg_stat_activity WHERE application_name = 'settler'
+"""
+
+
+async def _claim(dsn: str) -> list[Message]:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        return (await WorkerClient(conn, "w").settle_and_claim([], ClaimRequest(["t"], 10))).claimed
+
+
+async def _settle(dsn: str, settlements: list[Settlement]) -> list[int]:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True, application_name="settler") as conn:
+        return (await WorkerClient(conn, "w").settle_and_claim(settlements, None)).lost
 
 
 @pytest.mark.parametrize("function", ["cancel", "skip", "retry_now"])

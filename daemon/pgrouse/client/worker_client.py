@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from psycopg import AsyncConnection, AsyncCursor, DataError, Error
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, DataError, Error
 from psycopg.adapt import PyFormat, Transformer
 
 from pgrouse.client.call import Call, run_async
@@ -141,7 +141,7 @@ class WorkerClient:
         """Settle, then claim, in one round trip.
 
         Args:
-            settlements: the attempts to settle, in one transaction with the claim.
+            settlements: the attempts to settle: a transaction for each kind, the last together with the claim.
             request: what to claim; None claims nothing.
             started: messages that had waited in the worker and have started since: their run is counted now.
             arm: topics and seconds until the next poll: commit the flag and draw an own transaction id, before the
@@ -163,11 +163,11 @@ class WorkerClient:
                 # In a transaction of its own: it locks its rows in another order than the settles.
                 await self._send(_progress(noted))
                 await pipeline.sync()
+            kinds = _grouped_by_kind(settlements)
+            settled = await self._commit_all_but_last(pipeline, started, kinds)
             if disarm:
                 await self._send(wake.disarm(self.sleeper))
-            if started:
-                await self._send(run.count_runs(*claim_refs(started)))
-            settled = [await self._settle(kind, batch) for kind, batch in _grouped_by_kind(settlements)]
+            settled += [await self._settle(kind, batch) for kind, batch in kinds[-1:]]
             claims = await self._send_claims(request, flush=bool(settlements)) if request is not None else []
         if arm is not None:
             result.own_xid = await own.read()
@@ -178,6 +178,24 @@ class WorkerClient:
         if disarm:
             await self._lower_armed_until()
         return result
+
+    async def _commit_all_but_last(
+        self, pipeline: AsyncPipeline, started: Sequence[Message], kinds: list[tuple[SettleKind, list[Settlement]]]
+    ) -> list[_Answer[list[int]]]:
+        """Count runs and settle all kinds but the last, each in a transaction.
+
+        A statement locks its messages in the order of their ids. Two statements in one transaction would deadlock with
+        a cancel of several messages.
+        """
+        if started:
+            await self._send(run.count_runs(*claim_refs(started)))
+            if kinds:
+                await pipeline.sync()
+        settled = []
+        for kind, batch in kinds[:-1]:
+            settled.append(await self._settle(kind, batch))
+            await pipeline.sync()
+        return settled
 
     async def _lower_armed_until(self) -> None:
         """Let publishes look for sleepers no longer, once the flag is committed.
@@ -282,6 +300,6 @@ def _without_flush(call: Call[T]) -> Call[T]:
     return Call(statement, call.values, lambda rows: call.read([row[:-1] for row in rows]))
 
 
-def _grouped_by_kind(settlements: Iterable[Settlement]) -> Iterable[tuple[SettleKind, list[Settlement]]]:
+def _grouped_by_kind(settlements: Iterable[Settlement]) -> list[tuple[SettleKind, list[Settlement]]]:
     in_order = sorted(settlements, key=KIND_OF)
-    return ((kind, list(batch)) for kind, batch in groupby(in_order, KIND_OF))
+    return [(kind, list(batch)) for kind, batch in groupby(in_order, KIND_OF)]
