@@ -81,7 +81,7 @@ BEGIN
 
   code := 'exports';
   level := 'ok';
-  what := 'the retention waits for none';
+  what := 'the retention waits for no export';
   fix := NULL;
   FOR v_row IN
     SELECT h.name, h.lake, h.held_since, h.advanced_at

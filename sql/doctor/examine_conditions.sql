@@ -41,9 +41,9 @@ BEGIN
     ('dead_rate', 'no topic loses more messages than usual', NULL),
     ('breakers', 'all are closed', NULL),
     ('alerts',
-     CASE WHEN EXISTS (SELECT FROM messages.alert_sink) THEN 'every sink accepts them' ELSE 'there is no sink' END,
+     CASE WHEN EXISTS (SELECT FROM messages.alert_sink) THEN 'every sink accepts them' ELSE 'no sink is registered' END,
      CASE WHEN NOT EXISTS (SELECT FROM messages.alert_sink)
-       THEN 'configure one in [alerts] to be notified of dead messages' END)) AS c (code, said, hint)
+       THEN 'configure one in [alerts]: a daemon registers it when it starts' END)) AS c (code, said, hint)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
 END
 $$;

@@ -79,7 +79,7 @@ BEGIN
     WHERE h.since < v_now - interval '10 seconds'
     ORDER BY h.since, h.what LIMIT 5;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT code, 'ok', 'none that others need is held for long', NULL::text;
+    RETURN QUERY SELECT code, 'ok', 'no session holds for long what others need', NULL::text;
   END IF;
 END
 $$;

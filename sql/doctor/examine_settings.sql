@@ -63,7 +63,7 @@ BEGIN
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL
   FROM (
-    VALUES ('settings', 'none keeps sessions from working as they should'), ('planner', 'none makes claims dear')
+    VALUES ('settings', 'no setting stops sessions from working'), ('planner', 'no setting makes claims slow')
   ) AS c (code, said)
   WHERE NOT EXISTS (SELECT FROM wrong AS o WHERE o.code = c.code);
 END

@@ -62,7 +62,7 @@ BEGIN
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL
   FROM (VALUES
-    ('paused', 'nothing is'),
+    ('paused', 'nothing is paused'),
     ('short_locks', 'each lock outlasts the runs of its topic'),
     ('many_topics', 'each tick looks at all topics')) AS c (code, said)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);

@@ -79,7 +79,7 @@ BEGIN
     ('workers_gone', 'every worker that ended has unregistered'),
     ('worker_versions', 'all are of one version'),
     ('listeners', 'every worker receives notifications'),
-    ('unhandled_topics', 'whatever waits has a worker'),
+    ('unhandled_topics', 'a worker handles each topic with waiting messages'),
     ('idle_topics', 'each topic of a schedule or subscription has a worker')) AS c (code, said)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
 END

@@ -13,6 +13,7 @@ import pytest
 
 from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
 from tests.cli.shell import Shell
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
@@ -389,6 +390,21 @@ def test_config_check_reports_what_it_could_not_read_from_the_database(
     assert (ended.code, as_json.code) == (0, 0)
     assert ended.err.startswith("not checked: whether policies and schedules are in force: ")
     assert "127.0.0.1" in as_json.object["not_checked"]
+
+
+@pytest.mark.usefixtures("file")
+def test_config_check_before_the_first_migrate_says_so(
+    shell: Shell, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", empty_database.dsn)
+
+    ended = shell("config", "check")
+
+    assert ended.code == 0
+    assert (
+        "not checked: whether policies and schedules are in force: the schema is not installed: run `pgrouse"
+        in ended.err
+    )
 
 
 @pytest.mark.parametrize(

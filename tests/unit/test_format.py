@@ -51,7 +51,7 @@ def test_an_estimate_has_two_digits(count: int, shown: str) -> None:
         (None, "\N{EN DASH}"),
         (0, "0/s"),
         (0.001, "< 0.01/s"),
-        (0.0123, "0.0123/s"),
+        (0.0167, "0.02/s"),
         (0.5, "0.5/s"),
         (43.62, "43.6/s"),
         (1234, "1,234/s"),

@@ -228,7 +228,7 @@ def test_without_pauses_and_with_long_locks_there_is_no_finding(queue: Queue) ->
 
     assert found.wrong == {}
     assert {row.what for row in found.rows} == {
-        "nothing is",
+        "nothing is paused",
         "each lock outlasts the runs of its topic",
         "each tick looks at all topics",
     }
@@ -259,7 +259,7 @@ def test_each_pause_is_reported_with_the_call_that_ends_it(queue: Queue) -> None
         if row.fix:
             queue.conn.execute(row.fix.encode())
 
-    assert examine(queue, "topics").of("paused").what == "nothing is"
+    assert examine(queue, "topics").of("paused").what == "nothing is paused"
 
 
 def test_a_lock_that_is_shorter_than_the_slowest_runs_of_its_topic_is_found(queue: Queue) -> None:

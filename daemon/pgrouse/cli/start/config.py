@@ -21,6 +21,7 @@ from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.format import plural
 from pgrouse.handlers.declaration.loader import find_suspicious_settings, load
+from pgrouse.install.schema import is_installed
 from pgrouse.terminal.command import CliSession, CommandGroup
 from pgrouse.terminal.table import Column
 
@@ -84,6 +85,8 @@ def _compare(
         return [], None
     try:
         with session.read() as conn:
+            if not is_installed(conn):
+                return [], "the schema is not installed: run `pgrouse migrate`"
             return compare(conn, settings), None
     except (DatabaseUnreachable, psycopg.Error) as error:
         return [], " ".join(str(error).split())

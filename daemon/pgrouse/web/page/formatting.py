@@ -80,6 +80,8 @@ def rate(per_s: float | None) -> str:
         return NONE
     if 0 < per_s < MIN_RATE:
         return f"< {MIN_RATE}/s"
+    if per_s < 1:
+        return f"{round(per_s, 2):g}/s"
     return f"{short(per_s) if per_s >= 100 else three_digits(per_s)}/s"  # noqa: PLR2004 - three digits either way
 
 
