@@ -231,6 +231,12 @@ def test_a_schedule_is_added_paused_run_and_removed(http: httpx.Client, queue: Q
     assert http.post("/v1/schedules/o.nightly/resume").json() == {"was_paused": True}
     ran = http.post("/v1/schedules/o.nightly/run").json()
     assert queue.message(ran["id"]).payload == {"kind": "daily"}
+    (run,) = http.get("/v1/schedules/o.nightly/runs").json()["runs"]
+    assert (run["message_id"], run["outcome"], run["run_by"]) == (
+        ran["id"],
+        "published",
+        queue.row("SELECT run_by FROM messages.schedule_run").run_by,
+    )
     assert http.delete("/v1/schedules/o.nightly").json() == {"removed": "o.nightly"}
     assert http.get("/v1/schedules/o.nightly").status_code == 404
 

@@ -128,6 +128,8 @@ class PastRun:
     """One tick of a schedule, or one run by hand.
 
     Attributes:
+        tick: the time by the cron expression, or that of the run by hand.
+        fired_at: when its message was published, or it was left out.
         outcome: published, ignored or held (a message with its key stands for it), dropped (the topic is full),
             missed, or paused (its topic was).
         missed_from: the first of the ticks before this one that were left out.

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import schedule
 from pgrouse.client.queries import schedule as queries
-from pgrouse.client.queries.schedule import Schedule
+from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, reading, run_read, writing
@@ -152,6 +152,20 @@ class RunResult(ResponseModel):
     model_config = example(id=7)
 
 
+@members_of(PastRun)
+class ScheduleRunDetail(ResponseModel):
+    """One tick of a schedule, or one run by hand."""
+
+    model_config = example(tick="2027-01-31T02:00:00+00:00", outcome="published", message_id=7)
+
+
+class ScheduleRuns(ResponseModel):
+    """The latest runs of a schedule, the latest first."""
+
+    runs: list[ScheduleRunDetail]
+    """The runs, the latest first."""
+
+
 class ScheduleRemoval(ResponseModel):
     """The schedule that was removed."""
 
@@ -178,6 +192,17 @@ async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response
     async with reading(request) as conn:
         found = await _read_visible(conn, caller, Role.VIEWER, name)
     return ApiResponse(ScheduleDetail.of(found))
+
+
+@router.get(
+    "/{name}/runs", response_model=ScheduleRuns, summary="List the runs of a schedule", responses=responses(404)
+)
+async def list_schedule_runs(request: Request, caller: Viewer, name: Name, limit: Limit = 100) -> Response:
+    """List the latest runs, with the ticks that were left out."""
+    async with reading(request) as conn:
+        await _read_visible(conn, caller, Role.VIEWER, name)
+        found = await run_async(conn, queries.last_runs(name, limit))
+    return ApiResponse({"runs": list(map(ScheduleRunDetail.of, found))})
 
 
 async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> Schedule:
