@@ -17,14 +17,14 @@ BEGIN
     -- rights.
     ['messages_publisher', 'USAGE ON SCHEMA messages'],
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at,
-      max_attempts) ON messages.message'],
+      max_attempts, timeout, backoff, retention) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
     ['messages_publisher', 'SELECT ON messages.sleeper'],
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.always_topic_bits,
       messages.policy_topic_bits'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message,
-      messages.notify_inserted, messages.long_number_bytes, messages.notify'],
+      messages.notify_inserted, messages.long_number_bytes, messages.check_backoff, messages.notify'],
     -- It tells a publisher nothing but the ends of those of its messages for which it asked when it published.
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.wait_for_many'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the
@@ -94,11 +94,12 @@ BEGIN
 
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id,
-      locked_by, locked_at, lock_expires_at, history, expires_at, max_attempts, origin_id, original_topic, dlq_moved_at,
-      redriven_from, redrives) ON messages.message'],
+      locked_by, locked_at, lock_expires_at, history, expires_at, max_attempts, timeout, backoff, retention, origin_id,
+      original_topic, dlq_moved_at, redriven_from, redrives) ON messages.message'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id,
       locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from,
-      expires_at, max_attempts, origin_id, original_topic, dlq_moved_at, redrives) ON messages.message_archive'],
+      expires_at, max_attempts, timeout, backoff, retention, origin_id, original_topic, dlq_moved_at, redrives)
+      ON messages.message_archive'],
     ['messages_analyst', 'SELECT ON messages.state, messages.ended, messages.topic, messages.channel,
       messages.channel_state, messages.subscription, messages.worker, messages.worker_state, messages.tick_mark,
       messages.measure, messages.worker_measure'],

@@ -29,7 +29,7 @@ BEGIN
       -- They also count, and join what they counted. Compiling would take longer than running.
       (ARRAY['enable_seqscan=off', 'jit=off'], '
         examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports list_topics lock_holders
-        new_blocked oldest_ready prune_mutexes publish_staged recount_depth renotify_stale resume run_schedule save_step
+        maintain_partitions new_blocked oldest_ready prune_mutexes publish_staged recount_depth renotify_stale resume run_schedule save_step
         settle_delivery stats throughput topic_state'),
       (ARRAY['jit=off'], '
         examine_topics examine_workers ready_topics'),

@@ -8,7 +8,7 @@
 --
 -- If several rows have the same key, those with `on_conflict` error and ignore come first: the first of them is
 -- published. Those with replace and append come after them, as one message: it has the channel, the priority,
--- `available_at` and `max_attempts` of the first of them, the content of the last one with replace, what is appended
+-- `available_at`, `max_attempts`, `timeout`, `backoff` and `retention` of the first of them, the content of the last one with replace, what is appended
 -- after that one, and the expiry of the last. Rows with replace and append are published key by key, and so are rows
 -- with keys in topics that have a `key_ttl`, subscribers, or both `max_depth` and `on_full = 'drop'`; all others go in
 -- one statement. The time grows with the number of rows, with every `on_conflict`.
@@ -61,11 +61,12 @@ BEGIN
   -- claims look for it too late.
   v_now := clock_timestamp();
   INSERT INTO messages.message (
-    topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts)
+    topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts,
+    timeout, backoff, retention)
   SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers, v_now,
          messages.staged_start(s.available_at, s.delay, v_now),
          messages.staged_end(s.available_at, s.delay, s.ttl, s.expires_at, v_now),
-         s.max_attempts
+         s.max_attempts, s.timeout, s.backoff, s.retention
   FROM messages.publish_stage AS s
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.key IS NULL;
   GET DIAGNOSTICS published = ROW_COUNT;
@@ -111,7 +112,8 @@ BEGIN
            'topic', s.topic, 'channel', s.channel, 'key', s.key, 'priority', s.priority, 'payload', s.payload::text,
            'body', encode(s.body, 'base64'), 'headers', s.headers::text, 'delay', s.delay, 'available_at',
            s.available_at,
-           'ttl', s.ttl, 'expires_at', s.expires_at, 'max_attempts', s.max_attempts, 'on_conflict', s.on_conflict)))
+           'ttl', s.ttl, 'expires_at', s.expires_at, 'max_attempts', s.max_attempts, 'timeout', s.timeout,
+           'backoff', s.backoff, 'retention', s.retention, 'on_conflict', s.on_conflict)))
   FROM messages.publish_stage AS s
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NOT NULL;
   GET DIAGNOSTICS v_did = ROW_COUNT;

@@ -56,11 +56,12 @@ AS $$
       AND s.topic::text NOT IN (SELECT h.topic FROM unnest(p_hard) AS h (topic))
   ), fresh AS (
     INSERT INTO messages.message AS m
-      (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts)
+      (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts, timeout,
+       backoff, retention)
     SELECT e.topic, e.channel, e.key, e.priority, e.payload, e.body, e.headers,
            messages.staged_start(e.available_at, e.delay, p_now),
            messages.staged_end(e.available_at, e.delay, e.ttl, e.expires_at, p_now),
-           e.max_attempts
+           e.max_attempts, e.timeout, e.backoff, e.retention
     FROM easy AS e
     WHERE e.turn = 1
     ORDER BY e.topic, e.key
@@ -205,6 +206,9 @@ BEGIN
   v_new.key := v_first.key;
   v_new.priority := v_first.priority;
   v_new.max_attempts := v_first.max_attempts;
+  v_new.timeout := v_first.timeout;
+  v_new.backoff := v_first.backoff;
+  v_new.retention := v_first.retention;
   v_new.available_at := messages.staged_start(v_first.available_at, v_first.delay, p_now);
   v_new.expires_at := messages.staged_end(v_last.available_at, v_last.delay, v_last.ttl, v_last.expires_at, p_now);
   v_new.body := v_last.body;

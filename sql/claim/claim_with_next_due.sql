@@ -192,7 +192,7 @@ BEGIN
         nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)::integer,
         CASE WHEN p_contents THEN m.payload::text END, CASE WHEN p_contents THEN m.body::bytea END,
         CASE WHEN p_contents THEN m.headers::text END, CASE WHEN p_contents THEN m.state::text END,
-        v_lock_s, v_timeout_s,
+        v_lock_s, coalesce(date_part('epoch', m.timeout), v_timeout_s),
         -- extract is slower: it returns numeric.
         date_part('epoch', v_now - m.available_at),
         CASE

@@ -1,6 +1,6 @@
 -- Reacts to messages that died: adds their number to `messages.dead_count`, creates one row of `messages.alert` and one
 -- notification of `dead_message` per topic, result and fingerprint. With `dead_letter` it creates a live copy of each
--- in `<topic>.dlq`, with the same channel, priority, contents, headers and state, no key, `max_attempts` 1, `origin_id`
+-- in `<topic>.dlq`, with the same channel, priority, contents, headers, state, `timeout`, `backoff` and `retention`, no key, `max_attempts` 1, `origin_id`
 -- = the dead message, `original_topic`, `dlq_moved_at`. A limit of that topic never refuses the copy, and the copy has
 -- no time to live. A message that dies in a `.dlq` topic, or in a topic with a name of more than 196 bytes, is not
 -- copied.
@@ -39,10 +39,10 @@ BEGIN
 
   WITH copied AS (
     INSERT INTO messages.message (
-      topic, channel, priority, payload, body, headers, state, available_at, max_attempts, origin_id, original_topic,
-      dlq_moved_at, redrives)
-    SELECT a.topic || '.dlq', a.channel, a.priority, a.payload, a.body, a.headers, a.state, messages.now(), 1, a.id,
-           a.topic, messages.now(), a.redrives
+      topic, channel, priority, payload, body, headers, state, available_at, max_attempts, timeout, backoff,
+      retention, origin_id, original_topic, dlq_moved_at, redrives)
+    SELECT a.topic || '.dlq', a.channel, a.priority, a.payload, a.body, a.headers, a.state, messages.now(), 1,
+           a.timeout, a.backoff, a.retention, a.id, a.topic, messages.now(), a.redrives
     FROM messages.message_archive AS a
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = a.topic

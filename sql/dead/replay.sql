@@ -1,6 +1,6 @@
 -- Publishes messages again that succeeded in a period, page by page, in the order in which they were first published.
--- Each becomes a new message with the same topic, channel, priority, contents, headers and `max_attempts`, and
--- `redriven_from`. It has no key, so that no message is left out because of its key, and does not count as a redrive:
+-- Each becomes a new message with the same topic, channel, priority, contents, headers, `max_attempts`,
+-- `timeout`, `backoff` and `retention`, and `redriven_from`. It has no key, so that no message is left out because of its key, and does not count as a redrive:
 -- you may replay a success any number of times. Messages that were only fanned out are left out; replay the topics of
 -- the subscribers.
 --
@@ -63,9 +63,11 @@ BEGIN
     LIMIT p_limit
   ), back AS (
     INSERT INTO messages.message (
-      topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
+      topic, channel, priority, payload, body, headers, available_at, max_attempts, timeout, backoff, retention,
+      redriven_from)
     SELECT p.topic, messages.replace_unprintable(p.channel), p.priority, p.payload, p.body, p.headers,
-           v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts, p.id
+           v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts,
+           p.timeout, p.backoff, p.retention, p.id
     FROM (
       SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole AND NOT w.is_large
     ) AS p

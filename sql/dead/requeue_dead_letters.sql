@@ -1,6 +1,6 @@
 -- Moves copies that wait in a `.dlq` topic back to the topic in which they died. It redrives their originals: both
 -- functions use the same log, so a message comes back only once. Each original becomes a new message of its topic,
--- again with its key and `max_attempts`; its copy ends as `cancelled`. If the archive row is gone, the copy's contents
+-- again with its key and `max_attempts` (and its `timeout`, `backoff` and `retention`); its copy ends as `cancelled`. If the archive row is gone, the copy's contents
 -- are used, without a key.
 --
 -- Arguments: `p_rate`, `p_delay`, `p_force`: as for `messages.redrive`.

@@ -45,7 +45,7 @@ BEGIN
     fix := format('CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT; '
       'ALTER TABLE messages.message_archive_default OWNER TO %s;',
       (SELECT c.relowner::regrole FROM pg_class AS c WHERE c.oid = 'messages.message_archive'::regclass));
-  ELSIF EXISTS (SELECT FROM messages.message_archive_default) THEN
+  ELSIF EXISTS (SELECT FROM messages.message_archive_default AS a WHERE a.retention IS NULL) THEN
     level := 'warn';
     what := format(
       'there are rows in the default partition (%s pages), where they are found and deleted slower', v_pages);

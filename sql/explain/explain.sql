@@ -7,7 +7,7 @@
 -- - `outlived`: its time to live has passed; it will be archived as `expired`.
 -- - `attempts_used_up`: the limit was lowered; it will be archived as `failed`.
 -- - `retrying`, `deferred`, `delayed`, `debounced`: due later: after a failed attempt, by its handler, by its
---   publisher, by further publishes of its key.
+--   publisher, by further publishes of its key. A message with a `backoff` of its own says so.
 -- - `paused`: all topics, its topic or its channel: by which user, why, until when.
 -- - `breaker_open`, `probing`: the breaker of its topic is open, or lets a few messages run as probes.
 -- - `unhandled`: no worker handles its topic, see `messages.unhandled_topics`.
@@ -22,11 +22,11 @@
 --
 -- A message that runs, that has ended, or that is not there has one of these reasons:
 --
--- - `running`: by which worker, for how long, which attempt, its progress; when its lock expires.
+-- - `running`: by which worker, for how long, which attempt, its progress; when its lock expires; its own `timeout`.
 -- - `lock_ran_out`: the next tick ends the attempt; when the last tick ran.
 -- - `worker_silent`: the daemon that runs it is silent: see `messages.worker_state`.
 -- - `success`, `rejected`, `failed`, `lock_expired`, `expired`, `cancelled`: the result, with the last line of the
---   error.
+--   error, and until when its own `retention` keeps it.
 -- - `superseded`: a newer message with its key superseded it.
 -- - `redriven`, `dead_letter`, `fanned_out`: the messages that represent it now.
 -- - `gone`: the archive no longer contains it, or its publish was rolled back or is not committed yet.

@@ -10,6 +10,7 @@ DECLARE
   v_by    text := coalesce(
     CASE WHEN p_archived.attempts > 1 THEN ', the last' ELSE '' END || ' by ' || p_archived.handled_by, '');
   v_error text := coalesce(': ' || messages.short_error_line(p_archived.error), '');
+  v_until timestamptz := ((p_archived.archived_at AT TIME ZONE 'UTC') + p_archived.retention) AT TIME ZONE 'UTC';
 BEGIN
   RETURN QUERY
   SELECT 'redriven',
@@ -50,10 +51,12 @@ BEGIN
     WHEN 'lock_expired' THEN format('it is dead: its lock expired %s after %s%s', v_ago, v_after, v_error)
     WHEN 'expired' THEN format('it is dead: its time to live ended %s, before it was done', v_ago)
     ELSE format('it was cancelled %s%s%s', v_ago, ' by ' || p_archived.handled_by, v_error)
-  END;
+  END || coalesce(
+    '; its own retention keeps it until ' || to_char(v_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'), '');
   detail := jsonb_strip_nulls(jsonb_build_object(
     'archived_at', p_archived.archived_at, 'handled_by', p_archived.handled_by, 'attempts', p_archived.attempts,
-    'error_fingerprint', p_archived.error_fingerprint, 'redriven_from', p_archived.redriven_from));
+    'error_fingerprint', p_archived.error_fingerprint, 'redriven_from', p_archived.redriven_from,
+    'kept_until', v_until));
   RETURN NEXT;
 END
 $$;

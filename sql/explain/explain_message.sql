@@ -33,9 +33,10 @@ BEGIN
       WHEN 'deferred' THEN 'deferred'
       ELSE CASE WHEN p_message.debounce_limit IS NULL THEN 'delayed' ELSE 'debounced' END END;
     reason := CASE code
-      WHEN 'retrying' THEN format('attempt %s%s ended as %s: %s; the next is %s',
+      WHEN 'retrying' THEN format('attempt %s%s ended as %s: %s; the next is %s%s',
         v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.short_error_line(v_last ->> 'error'),
-        v_due)
+        v_due, CASE WHEN p_message.backoff IS NOT NULL THEN format(
+          '; it has its own backoff: %s', p_message.backoff ->> 'kind') ELSE '' END)
       WHEN 'deferred' THEN format('its handler deferred it; it is %s', v_due)
       WHEN 'debounced' THEN format(
         'it is debounced until %s, %s; further publishes of its key move that%s',
@@ -47,7 +48,9 @@ BEGIN
     END;
     detail := jsonb_build_object(
       'available_at', p_message.available_at, 'attempts', p_message.attempts, 'max_attempts', v_limit)
-      || CASE code WHEN 'debounced' THEN jsonb_build_object('debounce_limit', p_message.debounce_limit) ELSE '{}' END;
+      || CASE code WHEN 'debounced' THEN jsonb_build_object('debounce_limit', p_message.debounce_limit) ELSE '{}' END
+      || CASE WHEN code = 'retrying' AND p_message.backoff IS NOT NULL
+        THEN jsonb_build_object('backoff', p_message.backoff) ELSE '{}' END;
     RETURN NEXT;
   END IF;
 END

@@ -41,11 +41,13 @@ BEGIN
   ELSE
     code := 'running';
     reason := format(
-      'locked by %s for %s, attempt %s%s; the lock expires in %s unless a heartbeat extends it%s',
+      'locked by %s for %s, attempt %s%s; the lock expires in %s unless a heartbeat extends it%s%s',
       p_message.locked_by, messages.format_interval(v_now - p_message.locked_at), p_message.attempts, ' of ' || v_limit,
       messages.format_interval(v_left),
       '; progress ' || (detail -> 'progress' ->> 'done') || coalesce(' of ' || (detail -> 'progress' ->> 'total'), '')
-        || coalesce(' ' || (detail -> 'progress' ->> 'unit'), ''));
+        || coalesce(' ' || (detail -> 'progress' ->> 'unit'), ''),
+      '; its own timeout is ' || messages.format_interval(p_message.timeout));
+    detail := detail || jsonb_strip_nulls(jsonb_build_object('timeout', p_message.timeout));
     RETURN NEXT;
   END IF;
   RETURN QUERY

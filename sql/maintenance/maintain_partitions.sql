@@ -1,6 +1,7 @@
 -- Creates the archive's partitions of today and the following days, and drops those that are older than the longest
 -- `retention` of all topics, unless an [export](#exports) has not read all of them. Rows of these days that are in the
--- default partition are moved; rows of past days stay there until `messages.purge` deletes them.
+-- default partition are moved; rows of past days stay there until `messages.purge` deletes them. Messages whose own
+-- `retention` is not over when their day is dropped are moved to the default partition.
 --
 -- Result: how many partitions were created or dropped.
 -- Errors: 55P03 if a session reads the archive for long: the next tick tries again.
@@ -52,6 +53,12 @@ BEGIN
     LOCK TABLE ONLY messages.message_archive IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('LOCK TABLE messages.%I IN ACCESS EXCLUSIVE MODE', v_name);
     CONTINUE WHEN NOT messages.is_exported(v_name);
+    -- Only once it is detached does the default partition take rows of that day.
+    EXECUTE format('ALTER TABLE messages.message_archive DETACH PARTITION messages.%I', v_name);
+    EXECUTE format(
+      'INSERT INTO messages.message_archive_default SELECT * FROM messages.%I AS a '
+      'WHERE a.retention IS NOT NULL AND (a.archived_at AT TIME ZONE ''UTC'') + a.retention > $1', v_name)
+    USING messages.now() AT TIME ZONE 'UTC';
     EXECUTE format('DROP TABLE messages.%I', v_name);
     DELETE FROM messages.purge_mark AS k WHERE k.partition = v_name;
     v_did := v_did + 1;

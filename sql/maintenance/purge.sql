@@ -1,5 +1,6 @@
 -- Deletes what is older than its retention and cannot be removed by dropping a whole day: the rows of topics whose
 -- `retention` is shorter than the longest of all, once their whole day (UTC) is too old; rows in the default partition;
+-- messages whose own `retention` is over, to the second and at most 10,000 in a call, the others of which it spares;
 -- alerts that were delivered a week ago, or were not delivered for the `retention` of `*`; the records of redrives and
 -- dead letters that are no longer in the archive; measures of more than 7 days, and rows of `messages.audit` of more
 -- than a year. It also merges the rows of `messages.dead_count`.
@@ -20,7 +21,7 @@ DECLARE
   v_now  timestamptz := messages.now();
   v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
   v_left bigint := p_pages;
-  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures()
+  v_did  bigint := messages.purge_own() + messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures()
     + messages.prune_audit();
   v_due  record;
   v_to   bigint;
@@ -45,7 +46,7 @@ BEGIN
     -- over.
     CONTINUE WHEN NOT v_due.is_default AND NOT messages.is_exported(v_due.name);
     v_to := v_due.place + v_left;
-    v_did := v_did + messages.purge_archive_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before);
+    v_did := v_did + messages.purge_archive_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before, true);
     v_left := v_left - greatest(least(v_to, v_due.pages) - v_due.place, 1);
     INSERT INTO messages.purge_mark AS k (partition, topic, at, done)
     VALUES (

@@ -2,9 +2,10 @@
 -- Called by: purge, purge_archive. Locks: the rows it deletes. Result: how many.
 -- Rows that an export has not read yet stay, whatever is asked for.
 -- p_topic: of this topic; '*' = of topics without a retention of their own; NULL = of all. p_before: only rows that
--- ended earlier.
+-- ended earlier. p_spares_own: not those that have a retention of their own.
 CREATE OR REPLACE FUNCTION messages.purge_archive_pages(
-  p_partition text, p_from bigint, p_to bigint, p_topic text, p_before timestamptz
+  p_partition text, p_from bigint, p_to bigint, p_topic text, p_before timestamptz,
+  p_spares_own boolean DEFAULT false
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -18,13 +19,15 @@ BEGIN
     $delete$
       DELETE FROM messages.%I AS a
       WHERE a.ctid >= $1 AND a.ctid < $2 AND a.archived_at < $3
+        AND ($7 IS FALSE OR a.retention IS NULL)
         AND ($5 IS NULL OR (a.archive_xid, a.id) <= ($5, $6))
         AND ($4 IS NULL OR a.topic = $4 COLLATE "C"
           OR (
             $4 = '*' AND NOT EXISTS (
               SELECT FROM messages.topic AS t WHERE t.topic = a.topic AND t.retention IS NOT NULL)))
     $delete$, p_partition)
-  USING format('(%s,0)', p_from)::tid, format('(%s,0)', p_to)::tid, p_before, p_topic, v_bound.xid, v_bound.id;
+  USING format('(%s,0)', p_from)::tid, format('(%s,0)', p_to)::tid, p_before, p_topic, v_bound.xid, v_bound.id,
+    p_spares_own;
   GET DIAGNOSTICS v_did = ROW_COUNT;
   RETURN v_did;
 END

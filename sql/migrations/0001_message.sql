@@ -69,6 +69,17 @@ CREATE DOMAIN messages.content_size AS integer
 CREATE DOMAIN messages.tally AS integer
   CONSTRAINT message_attempts_are_counted
     CHECK (VALUE >= 0);
+-- What a message itself says about its attempts and its archive row, before its topic is asked. The bounds are those of
+-- the policy (messages.check_policy).
+CREATE DOMAIN messages.own_timeout AS interval
+  CONSTRAINT message_timeout_is_1_ms_to_30_days
+    CHECK (VALUE BETWEEN '1 ms' AND '30 days');
+CREATE DOMAIN messages.own_backoff AS jsonb
+  CONSTRAINT message_backoff_is_valid
+    CHECK (CASE WHEN VALUE IS NULL THEN true ELSE (messages.check_backoff(VALUE)).problem IS NULL END);
+CREATE DOMAIN messages.own_retention AS interval
+  CONSTRAINT message_retention_is_1_hour_to_36500_days
+    CHECK (VALUE BETWEEN '1 hour' AND '36500 days');
 -- Drivers cannot represent 'infinity' or the year 10000: such a row would break every client that reads it.
 CREATE DOMAIN messages.moment AS timestamptz
   CONSTRAINT message_times_are_finite
@@ -92,6 +103,9 @@ CREATE TABLE messages.message (
   -- The number of runs that began: a deferral and a release return the attempt, but not the run.
   runs            messages.tally  NOT NULL DEFAULT 0,
   max_attempts    messages.tally,
+  timeout         messages.own_timeout,
+  backoff         messages.own_backoff,
+  retention       messages.own_retention,
   -- The latest time to which further publishes of the key may move available_at; NULL = it is not debounced.
   debounce_limit  timestamptz,
   -- True while it waits in its worker behind others: it is claimed, and no run has begun.

@@ -18,6 +18,9 @@ CREATE TABLE messages.message_archive (
   attempts          integer     NOT NULL,
   runs              integer     NOT NULL DEFAULT 0,
   max_attempts      integer,
+  timeout           interval,
+  backoff           jsonb,
+  retention         interval,
   claim_id          bigint,
   locked_at         timestamptz,
   history           jsonb,
@@ -49,6 +52,12 @@ CREATE INDEX message_archive_id  ON messages.message_archive (id);
 CREATE INDEX message_archive_xid ON messages.message_archive (archive_xid, id);
 CREATE INDEX message_archive_dead ON messages.message_archive (topic, archived_at, id)
   WHERE result NOT IN ('success', 'cancelled');
+-- When the rows are deleted whose messages had a retention of their own: none of the others is here.
+CREATE INDEX message_archive_own_end ON messages.message_archive (((archived_at AT TIME ZONE 'UTC') + retention))
+  WHERE retention IS NOT NULL;
+-- The default partition also has the rows that outlive their day. Those that are there for want of a partition are few.
+CREATE INDEX message_archive_default_stray ON messages.message_archive_default (archived_at)
+  WHERE retention IS NULL;
 
 -- The facts about a message that ended which policies need.
 CREATE TYPE messages.ended_message AS (

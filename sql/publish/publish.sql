@@ -39,6 +39,10 @@
 -- `p_debounce`, `replace` and `append`. In a topic with subscribers, and if the archive does not have the message
 -- (`archive_success`), the time counts from the publish.
 --
+-- `p_timeout`, `p_backoff` and `p_retention` are for this message what the settings of the same names are for its topic,
+-- and take precedence over them. A redrive, a replay, a copy for a subscriber and a dead letter have them too. A message
+-- that is replaced, or appended to, keeps its own.
+--
 -- With `p_expect_result`, the role that logged in may learn how the message ends, by `messages.wait_for_many`: within a
 -- day of the publish, and as long as it goes on waiting. It may not if the outcome is `ignored` or `held`: then the
 -- message is another one. Nor may it with `appended`, unless the role could learn the end of the message before: the
@@ -74,6 +78,9 @@ CREATE OR REPLACE FUNCTION messages.publish(
   p_debounce     interval    DEFAULT NULL,
   p_max_delay    interval    DEFAULT NULL,
   p_throttle     interval    DEFAULT NULL,
+  p_timeout      interval    DEFAULT NULL,
+  p_backoff      jsonb       DEFAULT NULL,
+  p_retention    interval    DEFAULT NULL,
   OUT id         bigint,
   OUT outcome    text
 )
@@ -132,6 +139,12 @@ BEGIN
   END IF;
   v_new.expires_at := greatest(v_new.available_at, clock_timestamp()) + p_ttl;
   v_new.max_attempts := p_max_attempts;
+  IF num_nonnulls(p_timeout, p_backoff, p_retention) > 0 THEN
+    PERFORM messages.check_own_policy(p_timeout, p_backoff, p_retention);
+    v_new.timeout := p_timeout;
+    v_new.backoff := p_backoff;
+    v_new.retention := p_retention;
+  END IF;
   IF cardinality(p_after) > 0 THEN
     SELECT array_agg(b.id), array_agg(b.failed_result) INTO v_before, v_failed_results
     FROM messages.open_predecessors(p_after) AS b WHERE b.failed_result IS NULL OR p_after_failed <> 'run';

@@ -24,7 +24,7 @@ BEGIN
     nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0)::integer,
     m.payload::text, m.body::bytea, m.headers::text, m.state::text,
     extract(epoch FROM coalesce(t.lock_duration, d.lock_duration))::double precision,
-    extract(epoch FROM coalesce(t.timeout, d.timeout))::double precision,
+    extract(epoch FROM coalesce(m.timeout, t.timeout, d.timeout))::double precision,
     extract(epoch FROM v_now - m.available_at)::double precision,
     extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision,
     (m.runs + coalesce(m.prefetched, false)::integer)::integer

@@ -41,7 +41,8 @@ BEGIN
   ), kept AS (
     INSERT INTO messages.message_archive (
       id, topic, channel, key, priority, payload, body, headers, state, progress,
-      created_at, available_at, expires_at, attempts, runs, max_attempts, claim_id, locked_at, history,
+      created_at, available_at, expires_at, attempts, runs, max_attempts, timeout, backoff, retention,
+      claim_id, locked_at, history,
       origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result,
       error, error_fingerprint, output, handled_by)
     SELECT
@@ -50,7 +51,7 @@ BEGIN
       CASE WHEN keep.what = 'full' THEN g.body END,
       g.headers, g.state, g.progress,
       g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts,
-      g.claim_id, g.locked_at, g.history,
+      g.timeout, g.backoff, g.retention, g.claim_id, g.locked_at, g.history,
       g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, p_result,
       -- At most 8192 bytes: a character has at most four.
       CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE messages.cut_error(g.error, 2048) END,

@@ -1,4 +1,4 @@
--- Compute the delay before the next attempt from a topic's backoff policy.
+-- Compute the delay before the next attempt from the backoff of a message or of its topic.
 -- Called by: messages.retry. Locks: nothing.
 -- p_attempt is the attempt that just ended (1 = the first), p_random a number in [0, 1) for the jitter.
 -- kind none: no wait; constant: base; linear: base + step per further attempt; exponential: base * factor ^ further

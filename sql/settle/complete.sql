@@ -33,15 +33,16 @@ BEGIN
   ), kept AS (
     INSERT INTO messages.message_archive (
       id, topic, channel, key, priority, payload, body, headers, state, progress,
-      created_at, available_at, expires_at, attempts, runs, max_attempts, claim_id, locked_at, history,
+      created_at, available_at, expires_at, attempts, runs, max_attempts, timeout, backoff, retention,
+      claim_id, locked_at, history,
       origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result, output, handled_by)
     SELECT
       g.id, g.topic, g.channel, g.key, g.priority,
       CASE WHEN keep.what = 'full' THEN g.payload END,
       CASE WHEN keep.what = 'full' THEN g.body END,
       g.headers, g.state, g.progress,
-      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at,
-      g.history,
+      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.timeout, g.backoff, g.retention,
+      g.claim_id, g.locked_at, g.history,
       g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, 'success',
       CASE WHEN p_outputs IS NOT NULL THEN p_outputs[array_position(p_ids, g.id)] END::messages.given_json, g.locked_by
     FROM gone AS g

@@ -6,8 +6,8 @@
 -- expired lock is lost, except for the result `lock_expired`.
 --
 -- Arguments: `p_errors`: the reasons. `p_delays`: how long to wait, at most 1,000 years (a longer delay is cut to
--- that); NULL = the topic's `lock_expired_delay` if the result is `lock_expired` and the topic has one, otherwise its
--- `backoff`. `p_states`: a checkpoint for the next attempt; NULL keeps the old one, JSON `null` clears it. `p_result`:
+-- that); NULL = the topic's `lock_expired_delay` if the result is `lock_expired` and the topic has one, otherwise the
+-- `backoff` of the message, or else of the topic. `p_states`: a checkpoint for the next attempt; NULL keeps the old one, JSON `null` clears it. `p_result`:
 -- `failed`, or `lock_expired` when the attempt exceeded its time; the message is archived with this result if this was
 -- the last attempt.
 -- Result: the ids whose lock was lost; nothing was changed for them.
@@ -59,7 +59,7 @@ BEGIN
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
     CROSS JOIN LATERAL (
-      SELECT coalesce(t.backoff, d.backoff) AS backoff,
+      SELECT coalesce(m.backoff, t.backoff, d.backoff) AS backoff,
              nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0) AS max_attempts,
              m.channel IS NOT NULL AND coalesce(t.ordered, d.ordered) AS ordered,
              CASE

@@ -40,6 +40,7 @@ DOCTOR = {
 MAY_CALL = {
     "publisher": {
         *("publish", "payload_schema_digest", "new_message", "notify_inserted", "long_number_bytes", "notify"),
+        "check_backoff",
         "wait_for_many",
         *("begin_staging", "publish_staged", "delete_staged", "job_result", "job_rejected"),
     },

@@ -1,9 +1,9 @@
--- Returns what is wrong with a backoff policy, and how to fix it.
+-- Returns what is wrong with the backoff of a topic or of a message, and how to fix it.
 --
 -- Result: `problem` NULL = it is valid.
 -- Errors: none.
 -- Locks: none.
--- Called by: the trigger of messages.topic.
+-- Called by: the trigger of messages.topic, publish, and the domain of a message's own backoff.
 -- Inside: Times are bounded, so that no retry can fail because a sum of times cannot be represented.
 CREATE OR REPLACE FUNCTION messages.check_backoff(p_policy jsonb, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
