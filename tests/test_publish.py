@@ -995,3 +995,86 @@ def test_the_package_exports_the_functions() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "True True NewMessage\n"
+
+
+# Its own timeout, backoff and retention.
+
+OWN: dict[str, Any] = {
+    "timeout": "90s",
+    "backoff": {"kind": "constant", "base": timedelta(seconds=7)},
+    "retention": "90d",
+}
+OWN_COLUMNS = "timeout, backoff, retention"
+OWN_ROW = (timedelta(seconds=90), {"kind": "constant", "base": "7s"}, timedelta(days=90))
+
+
+def test_a_message_has_its_own_timeout_backoff_and_retention(conn: Connection, db: Connection) -> None:
+    publish(conn, "t", 1, **OWN)
+    publish(conn, "t", 2, key="k", on_conflict="replace", **OWN)
+    publish(conn, "t", 3, timeout=1.5, backoff="none", retention=timedelta(hours=1))
+    conn.commit()
+
+    assert stored(db, OWN_COLUMNS) == [
+        OWN_ROW,
+        OWN_ROW,
+        (timedelta(seconds=1.5), {"kind": "none"}, timedelta(hours=1)),
+    ]
+
+
+def test_each_of_many_messages_has_its_own_timeout_backoff_and_retention(conn: Connection, db: Connection) -> None:
+    publish_many(
+        conn,
+        [
+            NewMessage(topic="t", payload=1),
+            NewMessage(topic="t", payload=2, priority=1),
+            NewMessage(topic="t", payload=3, **OWN),
+            NewMessage(topic="t", payload=4, delay="1h", ttl="1h"),
+            NewMessage(topic="t", payload=5, key="k", on_conflict="replace", **OWN),
+        ],
+    )
+    conn.commit()
+
+    nothing = (None, None, None)
+    assert stored(db, OWN_COLUMNS) == [nothing, nothing, OWN_ROW, nothing, OWN_ROW]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"timeout": 0}, "timeout: must be between 1ms and 30d, found 0s"),
+        ({"timeout": "31d"}, "timeout: must be between 1ms and 30d, found 31d"),
+        ({"timeout": "soon"}, "timeout: expected a duration"),
+        ({"timeout": "inherit"}, "timeout: a message without its own has that of its topic"),
+        ({"retention": timedelta(minutes=1)}, "retention: must be between 1h and 36500d, found 1m"),
+        ({"retention": "none"}, "retention: a message without its own"),
+        ({"backoff": "cubic"}, "backoff: "),
+        ({"backoff": {}}, "backoff.kind is missing: use none, constant, linear or exponential"),
+        ({"backoff": {"kind": "cubic"}}, "backoff.kind: "),
+        ({"backoff": {"kind": "constant", "base": -1}}, "backoff.base: expected a duration"),
+        ({"backoff": {"kind": "constant", "bas": 1}}, "backoff"),
+        ({"backoff": 7}, "backoff: "),
+    ],
+)
+def test_an_own_setting_that_cannot_be_is_refused(conn: Connection, option: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidMessage) as refused:
+        publish(conn, "t", **option)
+
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"timeout": 0.001},
+        {"timeout": "30d"},
+        {"retention": "1h"},
+        {"retention": "36500d"},
+        {"backoff": {"kind": "exponential", "base": 0, "factor": 1000, "cap": "3650d", "jitter": 1, "max_total": 0}},
+        {"backoff": {"kind": "linear", "base": "1ms", "step": "1h30m", "jitter": "full"}},
+    ],
+)
+def test_own_settings_at_the_limits_are_accepted_by_client_and_database(
+    conn: Connection, option: dict[str, Any]
+) -> None:
+    assert publish(conn, "t", **option)
+    assert publish_many(conn, [NewMessage(topic="t", **option)]) == 1

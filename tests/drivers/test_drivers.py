@@ -271,19 +271,26 @@ def messages(draw: Any) -> NewMessage:
         available_at=draw(MOMENTS) if is_timed else None,
         ttl=draw(st.none() | st.timedeltas(timedelta(0), 300_000 * DAY).filter(lambda ttl: ttl <= 36_500 * DAY)),
         max_attempts=draw(st.none() | st.integers(0, 2**31 - 1)),
+        timeout=draw(st.none() | st.timedeltas(timedelta(milliseconds=1), 30 * DAY)),
+        backoff=draw(st.sampled_from((None, "linear", {"kind": "constant", "base": "1m"}))),
+        retention=draw(st.none() | st.timedeltas(timedelta(hours=1), 36_500 * DAY)),
     )
 
 
 SHOWN = (
     "payload::text, body, headers::text, key, channel, priority, available_at, expires_at - "
-    "greatest(available_at, created_at), max_attempts"
+    "greatest(available_at, created_at), max_attempts, extract(epoch FROM timeout), backoff::text, "
+    "extract(epoch FROM retention)"
 )
 
 
 def is_stored_as(message: NewMessage, row: tuple[Any, ...]) -> None:
     """The row has the values of the message, and the table's defaults for values that were not given."""
-    payload, body, headers, key, channel, priority, available_at, life, max_attempts = row
+    payload, body, headers, key, channel, priority, available_at, life, max_attempts, timeout, backoff, retention = row
     assert (key, channel, max_attempts) == (message.key, message.channel, message.max_attempts)
+    for seconds, asked in ((timeout, message.timeout), (retention, message.retention)):
+        assert (seconds and timedelta(microseconds=int(seconds * 1_000_000))) == asked
+    assert (backoff and json.loads(backoff)) == ({"kind": "linear"} if message.backoff == "linear" else message.backoff)
     assert priority == (5 if message.priority is None else message.priority)
     assert body == message.body
     assert (payload is None) == (body is not None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
-from pgrouse.publishing.new_message import FIRST, NewMessage, check_append, to_columns
+from pgrouse.publishing.new_message import FIRST, OWN_POLICY, NewMessage, check_append, to_columns
 from pgrouse.publishing.publish_statement import interval_text, is_a_row
 from pgrouse.publishing.published import Published, PublishOutcome
 from pgrouse.publishing.schema_cache import SchemaSnapshot
@@ -42,7 +42,9 @@ KEYS = 10_000
 # Nothing else is known of most messages. Their rows have no fields that say so.
 PLAIN = ("topic", "payload")
 UNTIMED = (*PLAIN, "channel", "key", "priority", "body", "headers", "max_attempts")
-TIMED = (*UNTIMED, "available_at", "expires_at")
+ALL = (*UNTIMED, "available_at", "expires_at", *OWN_POLICY)
+# A message that has one of these needs all columns.
+RARE = frozenset({"available_at", "ttl", "on_conflict", *OWN_POLICY})
 # The types to which the texts of an INSERT are cast; a priority and max_attempts are numbers already.
 CASTS = {
     "payload": "r.payload::pg_catalog.jsonb",
@@ -50,6 +52,9 @@ CASTS = {
     "headers": "r.headers::pg_catalog.jsonb",
     "available_at": "r.available_at::pg_catalog.timestamptz",
     "expires_at": "r.expires_at::pg_catalog.timestamptz",
+    "timeout": "r.timeout::interval",
+    "backoff": "r.backoff::pg_catalog.jsonb",
+    "retention": "r.retention::interval",
 }
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look
 # for it too late.
@@ -80,6 +85,9 @@ ARGUMENTS = {
     "body": "pg_catalog.decode(r.body, 'hex')",
     "headers": "r.headers::pg_catalog.jsonb",
     "max_attempts": "r.max_attempts",
+    "timeout": "r.timeout::interval",
+    "backoff": "r.backoff::pg_catalog.jsonb",
+    "retention": "r.retention::interval",
     "delay": "r.delay::interval",
     "available_at": "r.available_at::pg_catalog.timestamptz",
     "ttl": "r.ttl::interval",
@@ -253,9 +261,10 @@ class CopyRows:
     """The messages of one `publish_many`, as at most four parts.
 
     The first part has messages without options. From the first message with one on, a second part has all columns but
-    the times, which are the server's defaults. From the first message on that has its own time, a third part sets all
-    of them: the server's clock as it was read before, plus the time that has passed since. From the first message on
-    that is more than a row, a fourth part calls messages.publish for each.
+    those that few messages set, and the times, which are the server's defaults. From the first message on that has its
+    own time, or one of the others, a third part sets all of them: the server's clock as it was read before, plus the
+    time that has passed since. From the first message on that is more than a row, a fourth part calls messages.publish
+    for each.
 
     Attributes:
         count: how many were yielded.
@@ -298,7 +307,7 @@ class CopyRows:
         if self._next is not None and not _is_timed(self._next):
             yield CopyPart(UNTIMED, self._untimed(), self._begin, self._listed is None)
         if self._next is not None and not _is_called(self._next):
-            yield CopyPart(TIMED, self._timed(now), self._begin, self._listed is None)
+            yield CopyPart(ALL, self._timed(now), self._begin, self._listed is None)
         if self._next is not None:
             yield CallPart(self._called())
 
@@ -371,7 +380,7 @@ def _is_called(row: dict[str, Any]) -> bool:
 
 
 def _is_timed(row: dict[str, Any]) -> bool:
-    return "available_at" in row or "ttl" in row or _is_called(row)
+    return not RARE.isdisjoint(row)
 
 
 def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
@@ -397,6 +406,8 @@ def _field(value: Any) -> str:
             return "\\\\x" + value.hex()
         case datetime():
             return value.isoformat()
+        case timedelta():
+            return interval_text(value)
         case _:
             return str(value)
 

@@ -21,6 +21,7 @@ from pgrouse.errors import InvalidMessage
 from pgrouse.printable import INVISIBLE
 
 if TYPE_CHECKING:
+    from pgrouse.config.policy_options import BackoffKind, BackoffOptions
     from pgrouse.crypto.cipher import Cipher
 
 TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
@@ -28,6 +29,8 @@ LABEL = re.compile(rf"[^{INVISIBLE}\ud800-\udfff]{{1,200}}")  # a key or a chann
 MAX_HEADER_BYTES = 65536
 MAX_WAIT = timedelta(days=36_500)
 MAX_ATTEMPTS = 2**31 - 1
+# What a message can have itself of the policy of its topic, besides max_attempts.
+OWN_POLICY = ("timeout", "backoff", "retention")
 OnConflict = Literal["error", "replace", "ignore", "append"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
 AfterFailed = Literal["hold", "cancel", "run"]
@@ -56,6 +59,11 @@ class NewMessage:
         available_at: alternatively, the time when it becomes available, with a time zone.
         ttl: how long it may wait for a worker after it is available, in the same forms; overrides the topic's.
         max_attempts: overrides the topic's; 0 means no limit.
+        timeout: how long an attempt may run, from 1 ms to 30 days, in the forms of delay; overrides the topic's.
+        backoff: how long to wait before the next attempt: a kind like "exponential", or the parts, as in the policy of
+            a topic; overrides the topic's.
+        retention: how long the archive keeps it, from an hour to 36,500 days, in the forms of delay; overrides the
+            topic's.
         on_conflict: what happens if a message with this key waits already: `error`; `replace` the content and TTL of
             that message, which keeps its place; `ignore` this message; `append`: the payloads become one array.
         debounce: how long the key must not be published again before the message is available, in the forms of delay. A
@@ -82,6 +90,9 @@ class NewMessage:
     available_at: datetime | None = None
     ttl: AnyDuration | None = None
     max_attempts: int | None = None
+    timeout: AnyDuration | None = None
+    backoff: BackoffOptions | BackoffKind | None = None
+    retention: AnyDuration | None = None
     on_conflict: OnConflict = _ERROR
     debounce: AnyDuration | None = None
     max_delay: AnyDuration | None = None
@@ -102,6 +113,9 @@ class MessageOptions(TypedDict, total=False):
     available_at: datetime | None
     ttl: AnyDuration | None
     max_attempts: int | None
+    timeout: AnyDuration | None
+    backoff: BackoffOptions | BackoffKind | None
+    retention: AnyDuration | None
     on_conflict: OnConflict
     debounce: AnyDuration | None
     max_delay: AnyDuration | None
@@ -145,6 +159,7 @@ def to_columns(message: NewMessage) -> dict[str, Any]:
         "after_failed": message.after_failed if after else None,
         "expect_result": "true" if message.expect_result else None,
         **waits,
+        **_own_policy(message),
     }
     return {column: value for column, value in row.items() if value is not None}
 
@@ -161,6 +176,9 @@ def _is_plain(message: NewMessage) -> bool:
         and message.available_at is None
         and message.ttl is None
         and message.max_attempts is None
+        and message.timeout is None
+        and message.backoff is None
+        and message.retention is None
         and message.on_conflict is _ERROR
         and message.debounce is None
         and message.max_delay is None
@@ -315,6 +333,20 @@ def _check_throttle(message: NewMessage) -> None:
         raise InvalidMessage("debounce and throttle were both given: use one of them")
     if message.on_conflict in ("replace", "append"):
         raise InvalidMessage(f"throttle and on_conflict {message.on_conflict!r} were both given: use 'ignore'")
+
+
+def _own_policy(message: NewMessage) -> dict[str, Any]:
+    given = {name: value for name in OWN_POLICY if (value := getattr(message, name)) is not None}
+    if not given:
+        return {}
+    # Slow to import, and needed by few publishers.
+    from pgrouse.config.own_policy import read_own_policy  # noqa: PLC0415
+
+    try:
+        read = read_own_policy(given)
+    except ValueError as error:
+        raise InvalidMessage(f"{error}") from None
+    return {name: jsonb.encode(value, name) if name == "backoff" else value for name, value in read.items()}
 
 
 def _after(message: NewMessage) -> str | None:

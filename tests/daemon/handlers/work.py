@@ -184,6 +184,10 @@ async def locked_now(payload, ctx):
 # Fail while the gate is shut.
 
 
+async def publish_own(payload, ctx):
+    await ctx.publish("next", timeout="90s", backoff="linear", retention="90d")
+
+
 async def fail_until_gate(payload, ctx):
     await asyncio.sleep(0.02)
     if not is_open("gate"):
