@@ -38,6 +38,56 @@ def test_a_message_has_every_field_of_its_request(http: httpx.Client, queue: Que
     assert stored.expires_at == later + timedelta(hours=1)
 
 
+OWN = {"timeout": "90s", "backoff": {"kind": "constant", "base": "7s"}, "retention": "90d"}
+
+
+def test_a_message_has_its_own_timeout_backoff_and_retention_alone_and_in_a_batch(
+    http: httpx.Client, queue: Queue
+) -> None:
+    plain = {"topic": "p.own", "payload": 1}
+    alone = http.post("/v1/messages", json={**plain, **OWN}).json()["id"]
+    batch = http.post("/v1/messages/batch", json={"messages": [{**plain, **OWN}, plain]}).json()["results"]
+    keyed = http.post(
+        "/v1/messages/batch", json={"messages": [{**plain, **OWN, "key": "k", "on_conflict": "replace"}]}
+    ).json()["results"]
+    kind = http.post("/v1/messages", json={**plain, "backoff": "none"}).json()["id"]
+
+    for each in (alone, batch[0]["id"], keyed[0]["id"]):
+        stored = queue.message(each)
+        assert (stored.timeout, stored.retention) == (timedelta(seconds=90), timedelta(days=90))
+        assert stored.backoff == {"kind": "constant", "base": "7s"}
+        shown = http.get(f"/v1/messages/{each}").json()
+        assert (shown["timeout"], shown["retention"], shown["backoff"]) == (90.0, 90 * 86400.0, stored.backoff)
+    assert (queue.message(batch[1]["id"]).timeout, queue.message(batch[1]["id"]).retention) == (None, None)
+    assert queue.message(kind).backoff == {"kind": "none"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("timeout", "0s", "timeout"),
+        ("timeout", "31d", "timeout"),
+        ("retention", 60, "retention"),
+        ("backoff", "cubic", "backoff"),
+        ("backoff", {"base": "1s"}, "backoff"),
+        ("backoff", {"kind": "constant", "base": "-1s"}, "backoff"),
+        ("backoff", {"kind": "constant", "bas": "1s"}, "backoff"),
+    ],
+)
+def test_an_own_setting_that_cannot_be_is_refused_alone_and_in_a_batch(
+    http: httpx.Client, queue: Queue, name: str, value: Any, said: str
+) -> None:
+    message = {"topic": "p.refused", "payload": 1, name: value}
+
+    alone = http.post("/v1/messages", json=message)
+    batch = http.post("/v1/messages/batch", json={"messages": [message]})
+
+    assert (alone.status_code, batch.status_code) == (422, 422)
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.refused'") == 0
+    assert said in alone.text
+    assert said in batch.text
+
+
 @pytest.mark.parametrize("payload", [None, 0, "", [], {}, "ä\u2028", 12345678901234567890, {"a": {"b": [None]}}])
 def test_any_json_value_is_a_payload_alone_and_in_a_batch(http: httpx.Client, queue: Queue, payload: Any) -> None:
     alone = http.post("/v1/messages", json={"topic": "p.any", "payload": payload}).json()["id"]

@@ -71,6 +71,40 @@ def test_every_option_reaches_the_message(pgrouse: Shell, queue: Queue) -> None:
     assert abs(message.life - timedelta(days=1)) < timedelta(minutes=1)
 
 
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_message_has_its_own_timeout_backoff_and_retention(pgrouse: Shell, queue: Queue, lines: bool) -> None:
+    content = ["--lines", "-"] if lines else ["-"]
+    options = ["--timeout", "90s", "--retention", "90d", "--backoff"]
+
+    pgrouse("publish", "t", *content, *options, '{"kind": "constant", "base": "7s"}', stdin=b"1")
+    pgrouse("publish", "t", *content, *options, "none", stdin=b"2")
+
+    rows = queue.rows("SELECT id, timeout, retention, backoff FROM messages.message ORDER BY id")
+    assert [row.backoff for row in rows] == [{"kind": "constant", "base": "7s"}, {"kind": "none"}]
+    assert {(row.timeout, row.retention) for row in rows} == {(timedelta(seconds=90), timedelta(days=90))}
+    shown = pgrouse("message", "show", str(rows[1].id)).out
+    for fact in ("1m30s, its own", '{"kind": "none"}, its own', "90d, its own"):
+        assert fact in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--timeout", "0s"], "timeout: must be between 1ms and 30d"),
+        (["--retention", "1m"], "retention: must be between 1h and 36500d"),
+        (["--backoff", "cubic"], "backoff"),
+        (["--backoff", "{"], "backoff is not JSON"),
+        (["--backoff", '{"base": "1s"}'], "backoff.kind is missing"),
+    ],
+)
+def test_an_own_setting_that_cannot_be_is_refused(pgrouse: Shell, queue: Queue, options: list[str], said: str) -> None:
+    ended = pgrouse("publish", "t", "1", *options)
+
+    assert ended.code in {1, 2}
+    assert said in ended.err
+    assert queue.ids() == []
+
+
 def test_a_time_is_given_with_its_zone(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("publish", "t", "--available-at", "2050-01-31T08:00:00+01:00")
 

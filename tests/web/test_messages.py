@@ -6,6 +6,7 @@ import html
 import itertools
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -281,6 +282,24 @@ def test_the_form_publishes_with_debounce_and_throttle(site: Site, queue: Queue)
     rows = queue.rows("SELECT id, payload FROM messages.message ORDER BY id")
     assert [row.payload for row in rows] == [2, 3]
     assert [debounced, throttled] == [{f"/messages/{row.id}"} for row in rows]
+
+
+def test_the_form_publishes_with_an_own_timeout_backoff_and_retention(site: Site, queue: Queue) -> None:
+    def send(**typed: str) -> httpx.Response:
+        typed = {"topic": "a", "payload": "1", **typed}
+        return httpx.post(f"{site.url}/messages/new", data=typed, headers={"accept": "text/html"})
+
+    sent = send(timeout="90s", backoff='{"kind": "constant", "base": "7s"}', retention="90d")
+    send(backoff="linear")
+    refused = send(backoff="cubic")
+
+    rows = queue.rows("SELECT id, timeout, backoff, retention FROM messages.message ORDER BY id")
+    assert (rows[0].timeout, rows[0].retention) == (timedelta(seconds=90), timedelta(days=90))
+    assert [row.backoff for row in rows] == [{"kind": "constant", "base": "7s"}, {"kind": "linear"}]
+    assert refused.status_code == 422
+    assert "backoff" in re.findall(r'role="alert">([^<]*)<', refused.text)[0]
+    page = httpx.get(f"{site.url}{sent.headers['location']}", headers={"accept": "text/html"}).text
+    assert [fact for fact in ("1m30s", "constant", "90d") if fact not in page] == []
 
 
 def test_a_publisher_publishes_only_to_its_topics(site: Site, queue: Queue, as_token: Any) -> None:

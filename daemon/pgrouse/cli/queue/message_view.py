@@ -15,6 +15,7 @@ from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
 from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_steps, read_message
+from pgrouse.config.duration import show
 from pgrouse.crypto import envelope
 from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.error_line import last_line
@@ -125,6 +126,9 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         else None,
         "expires": _time_text(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
+        "timeout": row.get("timeout") and f"{show(row['timeout'])}, its own",
+        "backoff": row.get("backoff") and f"{row['backoff']}, its own",
+        "retention": row.get("retention") and f"{show(row['retention'])}, its own",
         "runs": row["runs"] if row["runs"] != row["attempts"] else None,
         "progress": progress and progress.text,
         "worker": row["worker"],

@@ -10,8 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from pgrouse import jsonb
 from pgrouse.crypto.configured_cipher import load_cipher
-from pgrouse.errors import InvalidMessage
+from pgrouse.errors import InvalidMessage, PgrouseError
 from pgrouse.format import plural
 from pgrouse.jsonb import Raw
 from pgrouse.publishing.new_message import NewMessage
@@ -24,6 +25,21 @@ from pgrouse.terminal.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
     from pgrouse.publishing.new_message import NewMessage
+
+
+class BackoffType(click.ParamType[Any]):
+    """A kind of backoff, or a JSON object with its parts."""
+
+    name = "backoff"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it; the publish checks it."""
+        if not isinstance(value, str) or not value.startswith("{"):
+            return value
+        try:
+            return jsonb.decode(value, "backoff")
+        except PgrouseError as error:
+            self.fail(str(error), param, ctx)
 
 
 # The note next to the id.
@@ -106,6 +122,15 @@ OUTCOMES = {
 @click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")
+@click.option("--timeout", type=DURATION, help="How long an attempt may run, like 30s; instead of the topic's.")
+@click.option(
+    "--backoff",
+    metavar="KIND|JSON",
+    type=BackoffType(),
+    help="How long to wait before the next attempt, instead of the topic's: none, constant, linear, exponential, or an "
+    """object like '{"kind": "constant", "base": "1m"}'.""",
+)
+@click.option("--retention", type=DURATION, help="How long the archive keeps it, like 90d; instead of the topic's.")
 @click.pass_obj
 def publish(
     session: CliSession,
@@ -115,7 +140,7 @@ def publish(
     body_file: IO[bytes] | None,
     lines: IO[bytes] | None,
     headers: tuple[tuple[str, str], ...],
-    **options: timedelta | datetime | int | str | None,
+    **options: timedelta | datetime | int | str | dict[str, Any] | None,
 ) -> None:
     """Publish a message and print its id.
 

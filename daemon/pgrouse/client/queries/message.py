@@ -47,6 +47,9 @@ CONTENTS = {
     "redriven_as": ("NULL", "(SELECT r.message_id FROM messages.redrive_log AS r WHERE r.archived_id = a.id)"),
     "expires_at": ("m.expires_at", "a.expires_at"),
     "max_attempts": ("m.max_attempts", "a.max_attempts"),
+    "timeout": ("m.timeout::interval", "a.timeout"),
+    "backoff": ("m.backoff::text", "a.backoff::text"),
+    "retention": ("m.retention::interval", "a.retention"),
     "original_topic": ("m.original_topic", "a.original_topic"),
     "headers": ("messages.display_json(m.headers)", "messages.display_json(a.headers)"),
     "state_kept": ("messages.display_json(m.state)", "messages.display_json(a.state)"),
@@ -55,7 +58,7 @@ CONTENTS = {
     "payload": ("messages.display_json(m.payload)", "messages.display_json(a.payload)"),
     "body": ("m.body", "a.body"),
 }
-JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
+JSON_COLUMNS = ("history", "backoff", "headers", "state_kept", "progress", "output", "payload")
 # What only a page shows.
 OTHERS = {
     "prefetched": ("m.prefetched", "NULL"),
@@ -169,6 +172,9 @@ class MessageRecord(ListedMessage):
         redriven_as: the message that it was redriven as.
         expires_at: when it expires if no attempt has begun.
         max_attempts: its own limit; None: the topic's.
+        timeout: how long an attempt may run; None: what the topic says.
+        backoff_json: how long to wait before the next attempt; None: what the topic says.
+        retention: how long the archive keeps it; None: what the topic says.
         original_topic: the topic that it died in, if it is a dead letter.
         state_kept_json: the checkpoint of its handler.
         progress_json: what its handler last said of its progress.
@@ -184,6 +190,9 @@ class MessageRecord(ListedMessage):
     redriven_as: int | None = None
     expires_at: datetime | None = None
     max_attempts: int | None = None
+    timeout: timedelta | None = None
+    backoff_json: str | None = None
+    retention: timedelta | None = None
     original_topic: str | None = None
     headers_json: str | None = None
     state_kept_json: str | None = None
@@ -193,6 +202,7 @@ class MessageRecord(ListedMessage):
     body: bytes | None = None
 
     history = decoded("history_json")
+    backoff = decoded("backoff_json")
     headers = decoded("headers_json")
     state_kept = decoded("state_kept_json")
     progress = decoded("progress_json")

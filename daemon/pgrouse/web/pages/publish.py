@@ -24,7 +24,8 @@ from pgrouse.web.v1.publish import PublishRequest
 router = APIRouter()
 
 FIELDS = (
-    "topic", "payload", "key", "channel", "priority", "delay", "debounce", "max_delay", "throttle", "headers"
+    "topic", "payload", "key", "channel", "priority", "delay", "debounce", "max_delay", "throttle", "timeout",
+    "backoff", "retention", "headers"
 )  # fmt: skip
 MAX_CHARS = 1_000_000
 SERVER_ERROR = 500
@@ -83,6 +84,9 @@ def _read(typed: dict[str, str]) -> NewMessage:
     for name in ("payload", "headers", "priority"):
         if name in given:
             given[name] = jsonb.decode(given[name], name)
+    # A kind, or an object with its parts.
+    if given.get("backoff", "").startswith("{"):
+        given["backoff"] = jsonb.decode(given["backoff"], "backoff")
     try:
         return PublishRequest.model_validate(given).new()
     except ValidationError as error:
