@@ -51,6 +51,11 @@ def _text(name: str) -> SourceColumn:
     return _cast(name, "STRING", "text")
 
 
+def _seconds(name: str) -> SourceColumn:
+    # Arrow has no type for months.
+    return SourceColumn(name, "DOUBLE", f"extract(epoch FROM a.{name})::double precision", (name,))
+
+
 MESSAGE = (
     _plain("id", "BIGINT"),
     _text("topic"),
@@ -68,6 +73,9 @@ MESSAGE = (
     _cast("attempts", "INT", "integer"),
     _cast("runs", "INT", "integer"),
     _cast("max_attempts", "INT", "integer"),
+    _seconds("timeout"),
+    _text("backoff"),
+    _seconds("retention"),
     _text("history"),
     _plain("origin_id", "BIGINT"),
     _text("original_topic"),

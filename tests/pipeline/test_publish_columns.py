@@ -52,6 +52,9 @@ def test_every_column_of_a_message_accepts_its_types() -> None:
         "ttl": "double",
         "available_at": "timestamp",
         "expires_at": "timestamp",
+        "timeout": "interval",
+        "backoff": "struct",
+        "retention": "int",
     }
 
     check(schema(columns), None)
@@ -64,6 +67,9 @@ def test_delays_are_intervals_or_seconds_and_times_count_from_1970() -> None:
             delay=pa.array([timedelta(seconds=1)], pa.duration("us")),
             ttl=pa.array([Decimal("1.5")]),
             available_at=pa.array([datetime(1970, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+            timeout=pa.array([timedelta(seconds=90)], pa.duration("us")),
+            backoff=pa.array([{"kind": "constant", "base": "90m"}]),
+            retention=pa.array([86_400]),
             key=pa.array([7]),
         ),
         "t",
@@ -73,6 +79,9 @@ def test_delays_are_intervals_or_seconds_and_times_count_from_1970() -> None:
         "delay": [1_000_000],
         "ttl": [1_500_000],
         "available_at": [86_400_000_000],
+        "timeout": [90_000_000],
+        "backoff": ['{"kind": "constant", "base": "1h30m"}'],
+        "retention": [86_400_000_000],
         "key": ["7"],
         "topic": ["t"],
     }

@@ -34,13 +34,17 @@ def test_every_column_is_staged_unchanged(database: Database, queue: Queue) -> N
         delay=pa.array([timedelta(days=400, microseconds=1), None], pa.duration("us")),
         expires_at=pa.array([None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC)], pa.timestamp("us", "Europe/Berlin")),
         max_attempts=pa.array([2**31 - 1, None]),
+        timeout=pa.array([None, 1.5]),
+        backoff=pa.array(["linear", None]),
+        retention=pa.array([3600, None]),
     )
 
     staged = stage(database.dsn, "j", None, [given])
 
     found = queue.rows(
         """
-        SELECT topic, payload::text, body, headers, channel, key, priority, delay, ttl, expires_at, max_attempts
+        SELECT topic, payload::text, body, headers, channel, key, priority, delay, ttl, expires_at, max_attempts,
+               timeout, backoff, retention
         FROM messages.publish_stage ORDER BY topic
         """
     )
@@ -49,10 +53,12 @@ def test_every_column_is_staged_unchanged(database: Database, queue: Queue) -> N
         (
             *("a", '{"n": 12345678901234567890.10, "ä": "\\"\\t\\\\"}', None, {"h": "v"}, "c, \"'\\", None, 5),
             *(timedelta(days=400, microseconds=1), None, None, 2**31 - 1),
+            *(None, {"kind": "linear"}, timedelta(hours=1)),
         ),
         (
             *("b", None, b"\x00\xff\n\\.", None, None, "7", 9),
             *(None, None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC), None),
+            *(timedelta(seconds=1.5), None, None),
         ),
     ]
 

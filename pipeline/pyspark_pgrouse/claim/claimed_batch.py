@@ -19,7 +19,8 @@ class ClaimedShare:
     Attributes:
         ids: the ids of the messages, by claim.
         lock_duration_s: the shortest lock among them, in seconds.
-        timeout_s: the shortest timeout of their topics, in seconds; None = no topic has one.
+        timeout_s: the shortest timeout of the messages, their own or that of their topics, in seconds; None = none has
+            one.
     """
 
     ids: Mapping[int, array[int]] = field(default_factory=dict)

@@ -54,7 +54,7 @@ class HeldClaims:
         claims: the numbers of their claims.
         messages: how many it has claimed with them.
         lock_duration_s: the shortest lock.
-        timeout_s: the shortest timeout of their topics; None = no topic has one.
+        timeout_s: the shortest timeout of the messages, their own or that of their topics; None = none has one.
         age_s: how long ago the first of them was claimed, at most: a fast task waits for the others.
         done: how many messages it has processed since its start.
     """

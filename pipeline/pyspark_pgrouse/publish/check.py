@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgrouse import jsonb, printable
+from pgrouse.config.own_policy import read_own_policy
 from pgrouse.config.payload_schema import SchemaUnusable
 from pgrouse.errors import InvalidPayload
 from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
@@ -29,6 +30,8 @@ LABEL = rf"\A[^{printable.RE2}]{{1,200}}\z"
 MAX_HEADER_BYTES = 65536
 MICROSECOND = timedelta(microseconds=1)
 LONGEST_US = MAX_WAIT // MICROSECOND
+OWN_TIMEOUT_US = (1000, timedelta(days=30) // MICROSECOND)
+OWN_RETENTION_US = (timedelta(hours=1) // MICROSECOND, LONGEST_US)
 FIRST_US, LAST_US = 0, (LAST - FIRST) // MICROSECOND
 
 # A mask of the faulty rows, and their fault.
@@ -63,6 +66,9 @@ def _faults(columns: Columns, count: int) -> Iterator[Fault]:
     yield from _outside(columns, "max_attempts", 0, MAX_ATTEMPTS, f"an integer from 0 to {MAX_ATTEMPTS}")
     for name in ("delay", "ttl"):
         yield from _outside(columns, name, 0, LONGEST_US, f"from 0 to {MAX_WAIT.days:,} days")
+    yield from _outside(columns, "timeout", *OWN_TIMEOUT_US, "from 1 ms to 30 days")
+    yield from _outside(columns, "retention", *OWN_RETENTION_US, "from 1 hour to 36,500 days")
+    yield from _backoff_faults(columns)
     for name in ("available_at", "expires_at"):
         yield from _outside(columns, name, FIRST_US, LAST_US, f"between {FIRST.year} and {LAST.year}")
     yield from _both(columns, "delay", "available_at")
@@ -99,6 +105,27 @@ def _conflict_faults(columns: Columns) -> Iterator[Fault]:
     if "body" in columns:
         appended = pc.and_(pc.equal(modes, "append"), pc.is_valid(columns["body"]))
         yield appended, "on_conflict append gathers payloads: a body cannot be appended"
+
+
+def _backoff_faults(columns: Columns) -> Iterator[Fault]:
+    if "backoff" not in columns:
+        return
+    # Few of them differ.
+    for text in pc.unique(columns["backoff"].drop_null()).to_pylist():
+        if fault := _backoff_fault(text):
+            yield pc.equal(columns["backoff"], text), fault
+
+
+def _backoff_fault(text: str) -> str | None:
+    try:
+        given = json.loads(text) if text.startswith("{") else text
+    except (ValueError, RecursionError) as error:
+        return f"backoff is not JSON: {error}"
+    try:
+        read_own_policy({"backoff": given})
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _outside(columns: Columns, name: str, first: int, last: int, expected: str) -> Iterator[Fault]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgrouse.config.own_policy import read_own_policy
 from pgrouse.errors import ConfigError
 from pgrouse.publishing.new_message import TOPIC
 from pgrouse.publishing.publish_statement import NO_COLUMNS
@@ -38,6 +40,9 @@ TYPES: dict[str, tuple[str, ...]] = {
     "ttl": WAITS,
     "expires_at": ("timestamp",),
     "max_attempts": WHOLE,
+    "timeout": WAITS,
+    "backoff": ("string", "map<", "struct<"),
+    "retention": WAITS,
     CORRUPT: ("string",),
 }
 KNOWN = tuple(name for name in TYPES if name != CORRUPT)
@@ -118,6 +123,22 @@ def _json(column: pa.Array) -> pa.Array:
     return column.cast(pa.string()) if is_text else as_json(column)
 
 
+def _backoff(column: pa.Array) -> pa.Array:
+    """Return JSON as the server reads it. Few of many rows differ."""
+    coded = _json(column).dictionary_encode()
+    read = pa.array([_read_backoff(text) for text in coded.dictionary.to_pylist()], pa.string())
+    return read.take(coded.indices)
+
+
+def _read_backoff(text: str) -> str:
+    """Read an object, or a kind like exponential. What is neither stays as it is: `publish_check` says why."""
+    try:
+        given = json.loads(text) if text.startswith("{") else text
+        return json.dumps(read_own_policy({"backoff": given})["backoff"])
+    except (ValueError, RecursionError):
+        return text
+
+
 def _moment(column: pa.Array) -> pa.Array:
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
@@ -135,6 +156,7 @@ def _wait(column: pa.Array) -> pa.Array:
 _TYPES = {"body": pa.binary(), "priority": pa.int64(), "max_attempts": pa.int64()}
 _CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
     **dict.fromkeys(("payload", "headers"), _json),
-    **dict.fromkeys(("delay", "ttl"), _wait),
+    "backoff": _backoff,
+    **dict.fromkeys(("delay", "ttl", "timeout", "retention"), _wait),
     **dict.fromkeys(("available_at", "expires_at"), _moment),
 }

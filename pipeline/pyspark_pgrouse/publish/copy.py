@@ -27,8 +27,8 @@ JSONB_VERSION = b"\x01"
 # The format of the number in a column, after its length of four bytes.
 WHOLE = {"priority": ">i2", "max_attempts": ">i4"}
 MOMENTS = ("available_at", "expires_at")
-WAITS = ("delay", "ttl")
-JSON = ("payload", "headers")
+WAITS = ("delay", "ttl", "timeout", "retention")
+JSON = ("payload", "headers", "backoff")
 
 
 def encode(columns: Columns, attempt: UUID) -> memoryview:

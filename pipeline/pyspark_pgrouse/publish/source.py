@@ -36,6 +36,8 @@ FIELDS = {
     "ttl": "double",
     "expires_at": "timestamp",
     "max_attempts": "int",
+    "timeout": "double",
+    "retention": "double",
 }
 
 
