@@ -26,7 +26,8 @@ MAX_DAYS = 100
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the days, the retention of each topic and the exports; for callers of all topics."""
     check_permission(caller, Role.VIEWER)
-    # The default partition, which is of no day, is empty unless the maintenance has not run for a week.
+    # The default partition, which is of no day, is empty unless messages with a long retention of their own are kept
+    # there, or the maintenance has not run for a week.
     days = [each for each in await run_async(conn, archive_days()) if each.day is not None or each.is_filled]
     return {
         "days": days[:MAX_DAYS],
