@@ -69,8 +69,8 @@ CREATE DOMAIN messages.content_size AS integer
 CREATE DOMAIN messages.tally AS integer
   CONSTRAINT message_attempts_are_counted
     CHECK (VALUE >= 0);
--- What a message itself says about its attempts and its archive row, before its topic is asked. The bounds are those of
--- the policy (messages.check_policy).
+-- Settings of a message that take precedence over those of its topic. The bounds are those of the policy
+-- (messages.check_policy).
 CREATE DOMAIN messages.own_timeout AS interval
   CONSTRAINT message_timeout_is_1_ms_to_30_days
     CHECK (VALUE BETWEEN '1 ms' AND '30 days');

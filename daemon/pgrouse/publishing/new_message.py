@@ -29,7 +29,7 @@ LABEL = re.compile(rf"[^{INVISIBLE}\ud800-\udfff]{{1,200}}")  # a key or a chann
 MAX_HEADER_BYTES = 65536
 MAX_WAIT = timedelta(days=36_500)
 MAX_ATTEMPTS = 2**31 - 1
-# What a message can have itself of the policy of its topic, besides max_attempts.
+# The settings of a policy that a message can have itself; max_attempts too, which is a plain number.
 OWN_POLICY = ("timeout", "backoff", "retention")
 OnConflict = Literal["error", "replace", "ignore", "append"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
