@@ -157,6 +157,23 @@ def test_a_lake_of_some_topics_has_no_others_and_does_not_delay_their_retention(
     assert queue.row("SELECT * FROM messages.list_exports()").oldest_at is None
 
 
+def test_a_new_lake_of_many_topics_is_partitioned_by_date_only(
+    queue: Queue, database: Database, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_export, "MANY_TOPICS", 2)
+    fill(queue, 12)
+    exported(database, lake)
+    assert Lake.open(lake).partition_by == ("date",)
+
+    monkeypatch.undo()
+    fill(queue, 12)
+    exported(database, lake)
+
+    assert ids(lake) == archive(queue)
+    with pytest.raises(ConfigError, match="was made with --partition-by date: leave --partition-by out"):
+        exported(database, lake, partition_by=("date", "topic"))
+
+
 def test_a_lake_since_a_time_has_nothing_older(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 5, days_ago=10)
     young = fill(queue, 5)

@@ -24,7 +24,7 @@ from pyspark_pgrouse.lake.columns import ColumnChoice
 from pyspark_pgrouse.lake.data_file import DataFile, folder
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.lake import Lake, LakeInfo
-from pyspark_pgrouse.lake.maintenance import optimize
+from pyspark_pgrouse.lake.maintenance import erase, optimize
 from pyspark_pgrouse.lake.writer import LakeWriter
 from pyspark_pgrouse.position import Position
 from tests.pipeline.lakes import data_files
@@ -180,9 +180,9 @@ def test_a_delta_table_of_others_is_no_lake(tmp_path: Path) -> None:
 
 
 def test_a_topic_whose_name_no_file_system_accepts_has_its_own_directory() -> None:
-    assert folder(DAY, "a:b") == "date=2027-01-31/topic=a%3Ab"
+    assert folder({"date": "2027-01-31", "topic": "a:b"}) == "date=2027-01-31/topic=a%3Ab"
 
-    long = [folder(DAY, ":" * 199 + end) for end in "xy"]
+    long = [folder({"date": "2027-01-31", "topic": ":" * 199 + end}) for end in "xy"]
     assert len(set(long)) == 2
     assert all(len(part.encode()) <= 255 for path in long for part in path.split("/"))
 
@@ -197,9 +197,46 @@ def test_rows_are_split_by_day_and_topic_and_none_is_lost(lake: Lake) -> None:
     files = written(lake.directory, batch, some_rows([]), batch)
     lake.commit(files, SCHEMA, at(0), at(1))
 
-    assert sorted((f.date, f.topic, f.rows) for f in files) == [(d, t, 4) for d in days for t in ("a", "a:b", "b")]
+    assert sorted((f.partition["date"], f.partition["topic"], f.rows) for f in files) == [
+        (str(d), t, 4) for d in days for t in ("a", "a:b", "b")
+    ]
     assert read(lake) == sorted([(days[n % 2], ["a", "b", "a:b"][n % 3], n) for n in range(12)] * 2)
     assert [f.bytes for f in files] == [lake.directory.size(f.path) for f in files]
+
+
+def test_a_lake_by_date_has_a_file_for_each_day_sorted_by_topic(tmp_path: Path) -> None:
+    lake = Lake.make(Directory.at(str(tmp_path / "by-date")), INFO, SCHEMA, ("date",))
+    writer = LakeWriter(lake.directory, "part", SCHEMA, lake.partition_by)
+    days = [DAY, DAY + timedelta(days=1)]
+    with writer:
+        for _ in range(2):
+            writer.write(some_rows(["b", "a", "a:b"] * 4, [days[n % 2] for n in range(12)]))
+    lake.commit(writer.files, SCHEMA, at(0), at(1))
+
+    assert sorted(f.partition["date"] for f in writer.files) == [str(day) for day in days]
+    for file in writer.files:
+        rows = pq.ParquetFile(lake.directory.full(file.path)).read().to_pylist()
+        assert [row["topic"] for row in rows] == sorted(["a", "a:b", "b"] * 4)
+        said = json.loads(file.statistics)
+        assert (said["minValues"]["topic"], said["maxValues"]["topic"]) == ("a", "b")
+    assert read(lake) == sorted([(days[n % 2], ["b", "a", "a:b"][n % 3], n) for n in range(12)] * 2)
+
+
+@pytest.mark.parametrize("partition_by", [("date", "topic"), ("date",)])
+def test_a_lake_of_any_partitioning_is_merged_and_pruned_by_topic(
+    tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    lake = Lake.make(Directory.at(str(tmp_path / "lake")), INFO, SCHEMA, partition_by)
+    for number, topic in enumerate(["a", "b"], start=1):
+        writer = LakeWriter(lake.directory, "part", SCHEMA, partition_by)
+        with writer:
+            writer.write(some_rows([topic] * 3))
+        lake.commit(writer.files, SCHEMA, at(number - 1), at(number))
+
+    assert len(lake.files(topics=["b"])) == 1
+    assert optimize(lake) == (0 if "topic" in partition_by else 2)
+    assert erase(lake, [0], []) == 2
+    assert len(read(Lake.open(lake.directory.url))) == 4
 
 
 def test_a_row_group_is_written_when_it_is_full(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

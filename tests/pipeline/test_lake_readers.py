@@ -165,6 +165,35 @@ def test_a_reader_opens_the_files_of_its_filters(
     assert opened == files
 
 
+@pytest.fixture(scope="module")
+def lake_by_date(exported_database: Database, exported_lake: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake of the same rows, partitioned by date only."""
+    assert exported_lake
+    made = str(tmp_path_factory.mktemp("by-date") / "lake")
+    exported(exported_database, made, name="by-date", partition_by=("date",))
+    return made
+
+
+@pytest.mark.parametrize("topics", [(), ("a:b",), ("007", "mail"), ("it's",)])
+def test_a_lake_by_date_has_the_same_rows_for_each_reader(
+    exported_lake: str, lake_by_date: str, topics: tuple[str, ...]
+) -> None:
+    wanted = found(exported_lake, topics=",".join(topics))[1] if topics else found(exported_lake)[1]
+
+    assert (found(lake_by_date, topics=",".join(topics))[1] if topics else found(lake_by_date)[1]) == wanted
+    given = ", ".join(f"'{topic}'" for topic in topics).replace("it's", "it''s")
+    assert rows(lake_by_date, where=f"topic IN ({given})" if topics else "TRUE") == [(row["id"],) for row in wanted]
+
+
+@pytest.mark.spark
+def test_spark_reads_a_lake_by_date_of_some_topics(exported_lake: str, lake_by_date: str, spark: SparkSession) -> None:
+    wanted = [row["id"] for row in found(exported_lake, topics="a:b")[1]]
+
+    read_by_spark = Lake.open(lake_by_date).read(spark, topics=["a:b"]).select("id").collect()
+
+    assert sorted(row.id for row in read_by_spark) == wanted
+
+
 def test_a_reader_has_the_rows_of_the_table(exported_lake: str) -> None:
     _, read = found(exported_lake)
 

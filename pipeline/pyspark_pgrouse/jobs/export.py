@@ -24,7 +24,7 @@ from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.export_lag import check_lag, export_lag, max_lag_option
 from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
-from pyspark_pgrouse.lake.columns import ColumnChoice
+from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice
 from pyspark_pgrouse.lake.cursor import forget, held
 from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
 from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
@@ -101,6 +101,12 @@ class Maintenance:
     help="Of these columns only the SHA-256 of their values. Set by the first export; it cannot be changed later.",
 )
 @click.option(
+    "--partition-by",
+    type=click.Choice([",".join(each) for each in PARTITIONINGS]),
+    help="How the files are divided: date,topic for queries of one topic; date, with rows sorted by topic, for many "
+    "topics. Default: date,topic up to 20 topics. Set by the first export; it cannot be changed later.",
+)
+@click.option(
     "--batch-rows",
     type=click.IntRange(1),
     default=1_000_000,
@@ -143,6 +149,7 @@ def export(
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     mask: tuple[str, ...],
+    partition_by: str | None,
     batch_rows: int,
     partitions: int | None,
     interval: timedelta | None,
@@ -154,7 +161,7 @@ def export(
     master: str | None,
     conf: dict[str, str],
 ) -> int:
-    """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, a Delta table by date and topic.
+    """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, a Delta table.
 
     Each row is written exactly once, even if a process is killed. The next run writes the rows that were added since.
     While the export exists, the retention drops no row that was not exported.
@@ -164,7 +171,8 @@ def export(
         return _forget(session, dsn, forgotten)
     if lake is None:
         raise click.UsageError("name the lake: a directory, or a URL like s3a://bucket/lake")
-    options = ExportOptions(name, batch_rows, topics, since, ColumnChoice(columns, exclude, mask))
+    by = tuple(partition_by.split(",")) if partition_by else None
+    options = ExportOptions(name, batch_rows, topics, since, ColumnChoice(columns, exclude, mask), by)
     maintenance = Maintenance(optimize, retention, vacuum)
     java_home()
     with ExitStack() as scope:

@@ -37,7 +37,8 @@ TYPES = {
     "timestamp with time zone": TIMESTAMP,
     "xid8": pa.int64(),
 }
-PARTITIONED_BY = ("date", "topic")
+# What a lake may be partitioned by. A lake with many topics is partitioned by date only, and sorted by topic.
+PARTITIONINGS = (("date", "topic"), ("date",))
 
 
 @dataclass(frozen=True)

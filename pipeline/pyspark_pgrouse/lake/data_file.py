@@ -6,9 +6,9 @@ It has a partition, a size, and the statistics by which readers skip it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Columns by which readers may skip files. The log has the minimum and maximum of each in each file.
 STATISTICS = (
-    "id", "key", "channel", "created_at", "result", "error_fingerprint", "handled_by", "archived_at", "archive_xid",
+    "id", "topic", "key", "channel", "created_at", "result", "error_fingerprint", "handled_by", "archived_at",
+    "archive_xid",
 )  # fmt: skip
 LONGEST_VALUE = 32  # the longest text in the statistics
 GREATEST = "\U0010ffff"
@@ -33,16 +34,15 @@ class DataFile:
 
     Attributes:
         path: from the root of the lake, with `/`.
-        date: the day of `archived_at` (UTC) of all its rows.
-        topic: the topic of all its rows.
+        partition: the day of `archived_at` (UTC) of all its rows, and their topic if the lake is partitioned by it: as
+            the log has them.
         rows: how many rows it has.
         bytes: the size of the file.
         statistics: its statistics for the log, as JSON.
     """
 
     path: str
-    date: date
-    topic: str
+    partition: Mapping[str, str]
     rows: int
     bytes: int
     statistics: str
@@ -50,21 +50,27 @@ class DataFile:
     def as_action(self) -> AddAction:
         """Return the action that adds it to a table."""
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
-        partition: dict[str, str | None] = {"date": self.date.isoformat(), "topic": self.topic}
-        return AddAction(self.path, self.bytes, partition, now_ms, True, self.statistics)
+        return AddAction(self.path, self.bytes, dict(self.partition), now_ms, True, self.statistics)
 
 
-def folder(day: date, topic: str) -> str:
+def folder(partition: Mapping[str, str]) -> str:
     """Return the directory of a partition.
 
     Characters that file systems and Hive do not accept (a colon) are escaped, as in a URL.
 
     A name too long for a directory is cut and gets a digest: the topic itself is in the log.
     """
-    escaped = quote(topic, safe="")
-    if len(escaped) > LONGEST_NAME:
-        escaped = f"{escaped[:LONGEST_NAME]}~{sha256(topic.encode()).hexdigest()[:16]}"
-    return f"date={day.isoformat()}/topic={escaped}"
+    return "/".join(f"{name}={_escaped(value)}" for name, value in partition.items())
+
+
+def is_cut(value: str) -> bool:
+    """Return whether the name of the directory of this value is cut."""
+    return len(quote(value, safe="")) > LONGEST_NAME
+
+
+def _escaped(value: str) -> str:
+    escaped = quote(value, safe="")
+    return f"{escaped[:LONGEST_NAME]}~{sha256(value.encode()).hexdigest()[:16]}" if is_cut(value) else escaped
 
 
 def statistics(parquet: FileMetaData) -> str:

@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import list_exports
-from pgrouse.client.queries.archive_row import estimate_rows_from
+from pgrouse.client.queries.archive_row import count_topics, estimate_rows_from
 from pgrouse.client.queries.row import Scope
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position as positions
-from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns, arrow_schema
+from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice, archive_columns, arrow_schema
 from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor
 from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # The minimum of one slice: a task with fewer rows is not worth starting.
 LEAST_ROWS = 25_000
+# From here on a file for each topic costs more than what readers of one topic save.
+MANY_TOPICS = 20
 
 # A plan that is good for an empty archive is bad for a full one.
 SETTINGS = "SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
@@ -49,6 +51,8 @@ class ExportOptions:
         topics: only these; empty = all. This is fixed for the lifetime of a lake.
         since: only what was archived from then on; None = everything. This is fixed, too.
         choice: the columns. This is fixed, too.
+        partition_by: the columns by which the lake is partitioned. This is fixed, too; None = a new lake is
+            partitioned by topic unless the archive has more than `MANY_TOPICS`.
     """
 
     name: str = "default"
@@ -56,6 +60,7 @@ class ExportOptions:
     topics: tuple[str, ...] = ()
     since: datetime | None = None
     choice: ColumnChoice = field(default_factory=ColumnChoice)
+    partition_by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Export:
         columns = archive_columns(conn, lake.info.choice, lake.schema)
         cursor = _reconciled(conn, lake, options.name)
         scope = Scope(topics=lake.info.topics, since=lake.info.since)
-        return cls(conn, lake, options, ExportSource(dsn, columns, scope), cursor)
+        return cls(conn, lake, options, ExportSource(dsn, columns, lake.partition_by, scope), cursor)
 
     def rows_left(self) -> int:
         """Return about how many rows remain to be written."""
@@ -182,12 +187,20 @@ def _opened(conn: psycopg.Connection[Any], directory: Directory, options: Export
     lake = Lake.find(directory)
     if lake is not None:
         _check(lake.info, directory.url, system, options)
+        _check_partitioning(lake, options)
         return lake
     schema = arrow_schema(archive_columns(conn, options.choice))
     for export in run(conn, list_exports()):
         if export.name == options.name:
             raise _elsewhere(export.name, export.lake, directory.url)
-    return Lake.make(directory, LakeInfo(options.name, system, options.topics, options.since, options.choice), schema)
+    info = LakeInfo(options.name, system, options.topics, options.since, options.choice)
+    return Lake.make(directory, info, schema, options.partition_by or _partitioning(conn, options))
+
+
+def _partitioning(conn: psycopg.Connection[Any], options: ExportOptions) -> tuple[str, ...]:
+    """Choose how a new lake is partitioned: each commit has a file for each topic if it is partitioned by topic."""
+    scope = Scope(topics=options.topics, since=options.since).sql()
+    return PARTITIONINGS[run(conn, count_topics(scope)) > MANY_TOPICS]
 
 
 def _elsewhere(name: str, lake: str, url: str) -> ConfigError:
@@ -217,6 +230,14 @@ def _check(info: LakeInfo, url: str, system: str, options: ExportOptions) -> Non
         raise ConfigError(
             f"the lake {url} was made with {_choice(info)}: leave --columns, --exclude and --mask out, "
             "or name another lake"
+        )
+
+
+def _check_partitioning(lake: Lake, options: ExportOptions) -> None:
+    if options.partition_by not in (None, lake.partition_by):
+        raise ConfigError(
+            f"the lake {lake.directory.url} was made with --partition-by {','.join(lake.partition_by)}: "
+            "leave --partition-by out, or name another lake"
         )
 
 

@@ -58,6 +58,8 @@ def _by_spark(
         return spark.createDataFrame([], schema)
     with _listed_here(spark, files if lake.directory.is_local else []):
         rows = spark.read.schema(schema).option("basePath", lake.directory.url).parquet(*files)
+    if topics:
+        rows = rows.where(f.col("topic").isin(*topics))
     if since:
         rows = rows.where(f.col("archived_at") >= f.lit(since))
     return rows.where(f.col("archived_at") < f.lit(until)) if until else rows
@@ -84,8 +86,14 @@ def _is_partitioned_as_hive(lake: Lake) -> bool:
     It does not if a directory name was cut, or another engine chose it.
     """
     log = pa.table(lake.table.get_add_actions(flatten=True))
-    rows = zip(*(log[name].to_pylist() for name in ("path", "partition.date", "partition.topic")), strict=True)
-    return all(path.startswith(f"date={date}/topic={quote(topic, safe='')}/") for path, date, topic in rows)
+    paths = log["path"].to_pylist()
+    expected = [""] * len(paths)
+    for name in lake.partition_by:
+        values = log[f"partition.{name}"].to_pylist()
+        expected = [
+            f"{so_far}{name}={quote(str(value), safe='')}/" for so_far, value in zip(expected, values, strict=True)
+        ]
+    return all(map(str.startswith, paths, expected))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A lake: the archive as a Delta table, partitioned by date and topic.
+"""A lake: the archive as a Delta table, partitioned by date, and by topic unless there are many.
 
     LAKE/_delta_log/<version, 20 digits>.json
         one commit: the files that it adds and removes. A file that no commit names is not there
@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.lake.columns import PARTITIONED_BY, ColumnChoice
+from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice
 from pyspark_pgrouse.lake.data_file import STATISTICS, DataFile
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.frame import frame
@@ -133,7 +133,13 @@ class Lake:
         return cls(directory, LakeInfo.from_properties(properties), table)
 
     @classmethod
-    def make(cls, directory: Directory, info: LakeInfo, schema: pa.Schema) -> Lake:
+    def make(
+        cls,
+        directory: Directory,
+        info: LakeInfo,
+        schema: pa.Schema,
+        partition_by: tuple[str, ...] = PARTITIONINGS[0],
+    ) -> Lake:
         """Create a lake in an empty directory.
 
         Raises:
@@ -144,7 +150,7 @@ class Lake:
                 f"{directory.url} is not empty and is no lake: name an empty directory, or one that does not exist"
             )
         directory.make()
-        skipping = [name for name in STATISTICS if name in schema.names]
+        skipping = [name for name in STATISTICS if name in schema.names and name not in partition_by]
         properties = info.as_properties() | {
             "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
             "delta.dataSkippingStatsColumns": ",".join(skipping),
@@ -153,7 +159,7 @@ class Lake:
             table = DeltaTable.create(
                 directory.url,
                 schema=Schema.from_arrow(schema),
-                partition_by=list(PARTITIONED_BY),
+                partition_by=list(partition_by),
                 configuration=properties,
                 storage_options=directory.options,
                 raise_if_key_not_exists=False,
@@ -170,6 +176,11 @@ class Lake:
     def schema(self) -> pa.Schema:
         """Its columns: all that it ever had."""
         return pa.schema(self.table.schema().to_arrow())
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns by which it is partitioned."""
+        return tuple(self.table.metadata().partition_columns)
 
     @property
     def position(self) -> Position:
@@ -247,7 +258,7 @@ class Lake:
             [file.as_action() for file in files],
             mode="append",
             schema=self.table.schema(),
-            partition_by=list(PARTITIONED_BY),
+            partition_by=list(self.partition_by),
             commit_properties=CommitProperties(positions, app_transactions=[Transaction(*n) for n in numbers]),
         )
 

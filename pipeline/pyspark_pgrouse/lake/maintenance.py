@@ -13,21 +13,21 @@ from hashlib import sha256
 from deltalake import WriterProperties
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.lake.data_file import LONGEST_NAME, folder
+from pyspark_pgrouse.lake.data_file import is_cut
 from pyspark_pgrouse.lake.lake import Lake, literal
 
 WRITER = WriterProperties(compression="ZSTD")
 
 
 def optimize(lake: Lake) -> int:
-    """Merge the small files of each date and topic, including today's; return how many were merged.
+    """Merge the small files of each partition, including today's; return how many were merged.
 
     Readers see either the old or the new files.
     """
     lake.refresh()
     # delta-rs does not shorten the name of a directory.
-    topics = lake.table.partitions()
-    long = sorted({p["topic"] for p in topics if len(folder(date.min, p["topic"])) > LONGEST_NAME})
+    topics = {each["topic"] for each in lake.table.partitions() if "topic" in each}
+    long = sorted(filter(is_cut, topics))
     with lake.directory.explained("written"):
         done = lake.table.optimize.compact(
             partition_filters=[("topic", "not in", long)] if long else None, writer_properties=WRITER

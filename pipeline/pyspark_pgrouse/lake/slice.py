@@ -40,11 +40,13 @@ class ExportSource:
     Attributes:
         dsn: the connection string of the database; None = the environment.
         columns: the columns to read.
+        partition_by: the columns by which the lake is partitioned.
         scope: the condition on rows.
     """
 
     dsn: str | None = field(repr=False)
     columns: tuple[ArchiveColumn, ...]
+    partition_by: tuple[str, ...]
     scope: Scope = EVERYTHING
 
     def query(self, part: ExportSlice) -> str:
@@ -66,7 +68,8 @@ def write_slice(source: ExportSource, directory: Directory, part: ExportSlice) -
         LakeUnwritable: the disk is full, or the store fails.
         DatabaseUnreachable: no connection could be made.
     """
-    writer = LakeWriter(directory, f"part-{part.index:05}-{part.batch}", arrow_schema(source.columns))
+    stem = f"part-{part.index:05}-{part.batch}"
+    writer = LakeWriter(directory, stem, arrow_schema(source.columns), source.partition_by)
     with writer:
         for rows in source.read(part):
             writer.write(rows)

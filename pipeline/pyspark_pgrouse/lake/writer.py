@@ -1,8 +1,8 @@
-"""Writes rows to Parquet files, separate files for each date and topic, in bounded memory."""
+"""Writes rows to Parquet files, separate files for each partition, in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_pgrouse.lake.columns import PARTITIONED_BY
+from pyspark_pgrouse.lake.columns import PARTITIONINGS
 from pyspark_pgrouse.lake.data_file import DataFile, folder, statistics
 from pyspark_pgrouse.lake.directory import Directory
 
@@ -30,7 +30,8 @@ WAITING_BYTES = 256 * 1024 * 1024
 # How many files are open at a time. If the file of a partition must be closed, the partition continues in another file.
 OPEN_FILES = 64
 
-Partition = tuple[date, str]
+# The values by which a lake is partitioned, in the order of its columns.
+Partition = tuple[date | str, ...]
 
 
 @dataclass
@@ -64,7 +65,7 @@ class _File:
         """Write one row group."""
         self._parquet.write_table(rows, row_group_size=max(rows.num_rows, 1))
 
-    def close(self, partition: Partition) -> DataFile:
+    def close(self, partition: Mapping[str, str]) -> DataFile:
         """Complete the file, and return its description."""
         try:
             self._parquet.close()
@@ -74,7 +75,7 @@ class _File:
             raise
         self._scope.close()
         (parquet,) = self._metadata
-        return DataFile(self.path, *partition, parquet.num_rows, self.bytes, statistics(parquet))
+        return DataFile(self.path, partition, parquet.num_rows, self.bytes, statistics(parquet))
 
     def discard(self, error: BaseException) -> None:
         """Remove the file. An error of the store is raised with its explanation."""
@@ -93,20 +94,25 @@ class LakeWriter:
         files: the files that were written.
     """
 
-    def __init__(self, directory: Directory, stem: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, directory: Directory, stem: str, schema: pa.Schema, partition_by: tuple[str, ...] = PARTITIONINGS[0]
+    ) -> None:
         """Begin.
 
         Args:
             directory: the directory of the lake.
             stem: the beginning of the names of its files. The rest of a name differs from those of every other attempt.
             schema: the schema of the rows; `date` and `topic` are among them.
+            partition_by: the columns by which the lake is partitioned. Without `topic`, the rows of each row group are
+                sorted by it.
         """
         self.files: list[DataFile] = []
         self._directory = directory
         self._stem = f"{stem}-{uuid4().hex[:12]}"
         self._schema = schema
         # Readers get the columns of the partition from the log.
-        self._in_files = pa.schema([field for field in schema if field.name not in PARTITIONED_BY])
+        self._in_files = pa.schema([field for field in schema if field.name not in partition_by])
+        self._partition_by = partition_by
         self._gathered: list[pa.RecordBatch] = []
         self._waiting: dict[Partition, _Waiting] = {}
         self._open: dict[Partition, _File] = {}
@@ -134,7 +140,7 @@ class LakeWriter:
     def _sort_out(self) -> None:
         """Split the gathered rows by partition, and write those that are enough for a row group."""
         gathered, self._gathered = self._gathered, []
-        for partition, part in _partitioned(gathered):
+        for partition, part in _partitioned(gathered, self._partition_by):
             waiting = self._waiting.setdefault(partition, _Waiting())
             waiting.parts.append(part)
             waiting.rows += part.num_rows
@@ -150,19 +156,23 @@ class LakeWriter:
 
     def _flush(self, partition: Partition) -> None:
         waiting = self._waiting.pop(partition)
-        self._file(partition).write(pa.concat_tables(waiting.parts).select(self._in_files.names))
+        rows = pa.concat_tables(waiting.parts).select(self._in_files.names)
+        self._file(partition).write(rows.sort_by("topic") if "topic" in rows.column_names else rows)
 
     def _file(self, partition: Partition) -> _File:
         if partition not in self._open:
             if len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open)))
-            path = f"{folder(*partition)}/{self._stem}-c{self._begun:03}.{COMPRESSION}.parquet"
+            path = f"{folder(self._named(partition))}/{self._stem}-c{self._begun:03}.{COMPRESSION}.parquet"
             self._begun += 1
             self._open[partition] = _File(self._directory, path, self._in_files)
         return self._open[partition]
 
     def _close(self, partition: Partition) -> None:
-        self.files.append(self._open.pop(partition).close(partition))
+        self.files.append(self._open.pop(partition).close(self._named(partition)))
+
+    def _named(self, partition: Partition) -> dict[str, str]:
+        return dict(zip(self._partition_by, map(str, partition), strict=True))
 
     def _finish(self) -> None:
         self._sort_out()
@@ -180,8 +190,8 @@ class LakeWriter:
                 all_of_them.callback(file.discard, error)
 
 
-def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.Table]]:
-    """Split rows by date and topic. In each part they keep their order, and share no memory with other parts."""
+def _partitioned(batches: list[pa.RecordBatch], partition_by: tuple[str, ...]) -> Iterator[tuple[Partition, pa.Table]]:
+    """Split rows by partition. In each part they keep their order, and share no memory with other parts."""
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
@@ -189,9 +199,10 @@ def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.
     # as writing the rows.
     pool = pa.system_memory_pool()
     rows = pa.Table.from_batches(batches).combine_chunks(memory_pool=pool)
-    days = rows.column("date").cast(pa.int32()).to_numpy()
-    topics = rows.column("topic").combine_chunks().dictionary_encode()
-    keys = days.astype(np.int64) * len(topics.dictionary) + topics.indices.to_numpy()
+    keys = rows.column("date").cast(pa.int32()).to_numpy().astype(np.int64)
+    if "topic" in partition_by:
+        topics = rows.column("topic").combine_chunks().dictionary_encode()
+        keys = keys * len(topics.dictionary) + topics.indices.to_numpy()
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
@@ -202,4 +213,4 @@ def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.
             if len(chosen) == rows.num_rows
             else pc.take(rows, pa.array(chosen), boundscheck=False, memory_pool=pool)
         )
-        yield (rows.column("date")[first].as_py(), rows.column("topic")[first].as_py()), part
+        yield tuple(rows.column(name)[first].as_py() for name in partition_by), part

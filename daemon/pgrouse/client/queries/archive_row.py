@@ -59,6 +59,16 @@ AFTER = """
       LIMIT %(most)s
     ) AS w
 """
+TOPICS = """
+    SELECT count(DISTINCT w.topic)
+    FROM (
+      SELECT a.topic
+      FROM messages.message_archive AS a
+      WHERE {condition}
+      ORDER BY a.archive_xid, a.id
+      LIMIT %(most)s
+    ) AS w
+"""
 ESTIMATE = """
     EXPLAIN (FORMAT JSON)
     SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {condition}
@@ -141,6 +151,11 @@ def rows_after(start: Key, condition: str, most: int) -> Call[list[RowsAfter]]:
     return query_call(
         AFTER.format(condition=_placed(f"{between(start, None)} AND {condition}")), RowsAfter, "", most=most
     )
+
+
+def count_topics(condition: str) -> Call[int]:
+    """Count the topics of the first rows, in the order of an export."""
+    return Call(TOPICS.format(condition=_placed(condition)).encode(), {"most": LOOKED_AT}, value)
 
 
 def estimate_rows_from(xid: str, condition: str) -> Call[int]:
