@@ -36,6 +36,13 @@ CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
         TRY_AGAIN,
     ),
     (
+        r"server closed the connection|terminated abnormally|consuming input failed|sending query failed"
+        r"|connection has been closed unexpectedly|[Cc]onnection reset by peer|Broken pipe"
+        r"|the connection is (?:lost|closed)",
+        "the connection broke, since the server restarted or the network failed: try again",
+        TRY_AGAIN,
+    ),
+    (
         r"too many clients|remaining connection slots|too many connections",
         "the server has no connection left: try again, or raise max_connections",
         TRY_AGAIN,

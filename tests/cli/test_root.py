@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import version
 from io import StringIO
@@ -24,10 +24,21 @@ from pgrouse.cli.root import COMMANDS, root
 from pgrouse.errors import ConfigError
 from pgrouse.terminal.error_report import explain_error, report
 from tests.cli.shell import PGROUSE, Shell
+from tests.daemon.proxy import Proxy
+from tests.server.deadline import eventually
 from tests.server.postgres import Database
-from tests.sql.queue import Background
+from tests.sql.queue import Background, Queue
 
 UNREACHABLE = "host=127.0.0.1 port=1"
+LOCK_IS_AWAITED = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'messages.topic'::regclass)"
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    """A connection to the database that can be cut."""
+    proxy = Proxy(database.dsn)
+    yield proxy
+    proxy.close()
 
 
 def test_help_lists_every_command(shell: Shell) -> None:
@@ -197,6 +208,23 @@ def test_a_server_without_free_connections_is_exit_code_75(
 
     assert ended.code == 75
     assert "try again" in ended.err
+
+
+def test_a_connection_that_breaks_while_a_command_runs_is_exit_code_75(
+    shell: Shell, queue: Queue, proxy: Proxy, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = Background(database.connect())
+    monkeypatch.setenv("PGROUSE_DSN", proxy.dsn)
+    with queue.conn.transaction():
+        queue.conn.execute("LOCK messages.topic IN ACCESS EXCLUSIVE MODE")
+        running = background.start(shell, "topic", "list")
+        eventually(lambda: background.watcher.execute(LOCK_IS_AWAITED).fetchone() == (True,))
+        proxy.cut()
+
+        ended = running.result(timeout=60)
+
+    assert (ended.code, ended.err.count("\n")) == (75, 1)
+    assert "the connection broke, since the server restarted or the network failed: try again" in ended.err
 
 
 def test_a_server_that_is_starting_is_exit_code_75() -> None:

@@ -20,8 +20,9 @@ from typing import Any
 from airflow.sdk import dag, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-# The database, or Spark, went away: docs/reference/exit-codes.md. All other errors would only be repeated.
-TRY_AGAIN = 75
+# The database cannot be reached (69), or it or Spark went away (75): docs/reference/exit-codes.md. All other errors
+# would only be repeated.
+TRY_AGAIN = (69, 75)
 RETRIES = {"retries": 5, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True}
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -35,7 +36,7 @@ def run(*arguments: str) -> dict[str, Any]:
     """
     program = os.environ.get("PGROUSE_PROGRAM", "pgrouse")
     job = subprocess.run([program, "pipeline", *arguments, "--json"], stdout=subprocess.PIPE, text=True, check=False)
-    if job.returncode == TRY_AGAIN:
+    if job.returncode in TRY_AGAIN:
         raise AirflowException("the job was interrupted: its log is above")
     if job.returncode != 0:
         raise AirflowFailException(f"the job ended with {job.returncode}: its log is above")

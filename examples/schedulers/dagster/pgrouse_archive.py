@@ -25,8 +25,9 @@ from dagster import (
     define_asset_job,
 )
 
-# The database, or Spark, went away: docs/reference/exit-codes.md. All other errors would only be repeated.
-TRY_AGAIN = 75
+# The database cannot be reached (69), or it or Spark went away (75): docs/reference/exit-codes.md. All other errors
+# would only be repeated.
+TRY_AGAIN = (69, 75)
 
 
 @asset(retry_policy=RetryPolicy(max_retries=5, delay=60, backoff=Backoff.EXPONENTIAL), pool="pgrouse_export")
@@ -37,7 +38,7 @@ def archive_lake() -> MaterializeResult:
     job = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if job.returncode != 0:
         raise Failure(
-            f"the export ended with {job.returncode}: its log is above", allow_retries=job.returncode == TRY_AGAIN
+            f"the export ended with {job.returncode}: its log is above", allow_retries=job.returncode in TRY_AGAIN
         )
     report = json.loads(job.stdout)
     return MaterializeResult(metadata={each: report[each] for each in ("rows", "rows_waiting", "bytes", "seconds")})
