@@ -157,6 +157,23 @@ def test_a_lake_of_some_topics_has_no_others_and_does_not_delay_their_retention(
     assert queue.row("SELECT * FROM messages.list_exports()").oldest_at is None
 
 
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "4713-01-01 BC", "294276-12-31"])
+def test_a_time_that_a_lake_cannot_hold_is_null_and_does_not_stop_the_export(
+    queue: Queue, database: Database, lake: str, moment: str
+) -> None:
+    first, second, *_ = fill(queue, 12)
+    queue.conn.execute(
+        "UPDATE messages.message_archive SET expires_at = %s, created_at = %s WHERE id = %s", [moment, moment, first]
+    )
+    queue.conn.execute("UPDATE messages.message_archive SET archived_at = %s WHERE id = %s", [moment, second])
+
+    exported(database, lake)
+
+    assert ids(lake) == archive(queue)
+    assert rows(lake, "expires_at, created_at", f"id = {first}") == [(None, None)]
+    assert rows(lake, "archived_at", f"id = {second}") == [(None,)]
+
+
 def test_a_new_lake_of_many_topics_is_partitioned_by_date_only(
     queue: Queue, database: Database, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
