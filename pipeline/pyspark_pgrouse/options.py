@@ -138,11 +138,22 @@ class Options:
         )
 
 
+def configured_dsn() -> str | None:
+    """Return the connection string that the commands of pgrouse use; None = libpq's environment.
+
+    Raises:
+        ConfigProblems: the configuration has an error.
+    """
+    from pgrouse.config.config import load  # noqa: PLC0415 - slow to import, and executors need none of it
+
+    return load().database.dsn
+
+
 def _for_writing(given: dict[str, str]) -> Options:
     _check_known(set(given) - set(SPARK_OPTIONS), WRITE_OPTIONS, READ_OPTIONS, "is for reading, not for writing")
     return Options(
         mode=Mode.PUBLISH,
-        dsn=given.get("dsn") or None,
+        dsn=given.get("dsn") or configured_dsn(),
         topic=given.get("topic") or None,
         job=given.get("job") or None,
         max_rejected=number(given, "maxRejected", None, least=0),
@@ -155,7 +166,7 @@ def _for_reading(given: dict[str, str], operation: Operation, now: datetime) -> 
     _check_combination(given, mode, operation)
     options = Options(
         mode=mode,
-        dsn=given.get("dsn") or None,
+        dsn=given.get("dsn") or configured_dsn(),
         replica_dsn=given.get("replicadsn") or None,
         topics=names(given, "topics"),
         columns=names(given, "columns"),

@@ -40,6 +40,8 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+# Spark draws its bars into every file.
+WITHOUT_TERMINAL = {"spark.ui.showConsoleProgress": "false"}
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 CONNECT_REFUSED = (
     "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: "
@@ -154,7 +156,7 @@ def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
     where = master or settled.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     is_local = where.startswith("local")
     _quieten(is_local=is_local)
-    wanted = WANTED | (LOCAL if is_local else {})
+    wanted = WANTED | (LOCAL if is_local else {}) | ({} if sys.stderr.isatty() else WITHOUT_TERMINAL)
     for key, value in wanted.items():
         settled.setIfMissing(key, value)
     for key, value in conf.items():

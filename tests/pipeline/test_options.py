@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -19,6 +20,18 @@ def test_a_read_without_options_is_of_the_whole_archive_of_the_environments_data
     assert (options.mode, options.dsn, options.topics, options.payload) == (Mode.ARCHIVE, None, (), None)
     assert options.starting == "earliest"
     assert (options.columns, options.limit, options.pushdown, options.replica_dsn) == ((), None, None, None)
+
+
+def test_a_read_or_write_without_dsn_uses_the_database_of_the_commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pgrouse.toml").write_text('[database]\ndsn = "dbname=of_the_file"\n')
+
+    assert Options.parse({}, Operation.WRITE).dsn == Options.parse({}).dsn == "dbname=of_the_file"
+    monkeypatch.setenv("PGROUSE_DSN", "dbname=of_the_environment")
+    assert Options.parse({}).dsn == "dbname=of_the_environment"
+    assert Options.parse({"dsn": "dbname=given"}).dsn == "dbname=given"
 
 
 def test_names_are_case_insensitive() -> None:

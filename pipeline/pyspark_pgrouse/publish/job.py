@@ -11,6 +11,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls import bulk
 from pgrouse.client.calls.bulk import publish_staged
 from pyspark_pgrouse.connection import connect, run_with_retry
+from pyspark_pgrouse.options import configured_dsn
 from pyspark_pgrouse.publish.error import translated_errors
 from pyspark_pgrouse.publish.stage import Staged
 
@@ -63,7 +64,7 @@ def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: i
 def job_result(dsn: str | None, job: str) -> JobResult | None:
     """Return the result of a job; None if it was not published."""
     with translated_errors():
-        done = run_with_retry(dsn, lambda conn: run(conn, bulk.job_result(job)))
+        done = run_with_retry(dsn or configured_dsn(), lambda conn: run(conn, bulk.job_result(job)))
     return JobResult(done.published, done.ignored, done.dropped, done.rejected, is_repeat=True) if done else None
 
 
@@ -85,7 +86,7 @@ def rejected_rows(dsn: str | None, job: str, page_size: int = PAGE) -> Iterator[
     Each has its number, the reason, and the columns as JSON.
     """
     last = 0
-    with connect(dsn) as conn, translated_errors():
+    with connect(dsn or configured_dsn()) as conn, translated_errors():
         while page := run(conn, bulk.job_rejected(job, last, page_size)):
             last = page[-1].nth
             yield from ((row.nth, row.reason, row.given_json) for row in page)

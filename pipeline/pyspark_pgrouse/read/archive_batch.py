@@ -124,7 +124,6 @@ def archive_batch(options: Options, schema_: StructType) -> ArchiveBatch:
 @lru_cache
 def _warn_once() -> None:
     log.warning(
-        "the query reads the whole archive: PostgreSQL runs none of its filters, and no option (topics, since, "
-        "until) limits it. "
-        "Filters need spark.sql.python.filterPushdown.enabled=true"
+        "the query reads the whole archive: it has no filter that PostgreSQL runs, and no option (topics, since, "
+        "until) limits it. If it has filters, see that the session has spark.sql.python.filterPushdown.enabled=true"
     )
