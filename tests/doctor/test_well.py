@@ -89,6 +89,23 @@ def test_a_forgotten_prepared_transaction_is_found_and_ended(database: Database)
     assert conn.execute(query).fetchall() == []
 
 
+def test_a_forgotten_prepared_transaction_of_another_database_is_found_since_exports_wait_for_it(
+    database: Database,
+) -> None:
+    with database.server.admin() as admin:
+        name = admin.info.dbname
+        admin.execute("BEGIN; CREATE TABLE effect (n int); PREPARE TRANSACTION 'elsewhere'")
+
+        ((what, fix),) = database.connect().execute(
+            "SELECT what, fix FROM messages.examine_snapshots('0 s') WHERE what LIKE '%elsewhere%'"
+        )
+        admin.execute("ROLLBACK PREPARED 'elsewhere'")
+
+    assert f"of postgres in database {name} has held a snapshot for " in what
+    assert what.endswith("what has ended since waits for exports and streams")
+    assert fix.endswith(f" in database {name}")
+
+
 def test_a_disabled_job_fails_until_the_fix_is_run(settings: Config, jobs: Admin, database: Database) -> None:
     jobs.execute("UPDATE cron.job SET active = false WHERE command LIKE '%messages.tick%'")
 
