@@ -34,6 +34,7 @@ SLOW = {
     "pgrouse.worker.worker",
     "psycopg",
     "pgrouse.config.duration",
+    "pgrouse.handlers.declaration.context_kind",
     "pgrouse.handlers.declaration.discovery",
     "adbc_driver_postgresql",
     "pyspark_pgrouse.lake.options",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, get_args
 
 import psycopg
 import pytest
 from pydantic import BaseModel
 
-from pgrouse import AsyncContext, Item, Reject, topic
+from pgrouse import AsyncBatchContext, AsyncContext, Context, Item, Reject, topic
 from pgrouse.config import policy_options
 from pgrouse.config.config import ChannelPolicy, TopicSettings
 from pgrouse.config.policy_settings import Backoff, Breaker, TopicPolicy
@@ -99,6 +100,60 @@ def test_a_decorator_without_a_name_is_an_error_with_its_line() -> None:
 
     with pytest.raises(TypeError, match=r"topic\(7\) has no name of a topic"):
         decorator(7)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"timeout": "30 parsecs"}, r"timeout of topic t: expected a duration like .+, found '30 parsecs'"),
+        ({"ttl": -1}, "ttl of topic t: expected a duration"),
+        ({"backoff": {"kind": "linear", "step": "soon"}}, "step of backoff of topic t: expected a duration"),
+        ({"breaker": {"window": "1 min"}}, "window of breaker of topic t: expected a duration"),
+        ({"channels": {"eu": {"min_interval": "1 parsec"}}}, "min_interval of channel eu of topic t: expected a"),
+    ],
+)
+def test_what_is_no_duration_is_an_error_where_it_is_written(options: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        topic("t", **options)
+
+
+def test_what_is_a_duration_is_taken_as_in_the_file() -> None:
+    schema = {"properties": {"timeout": "any"}}
+
+    topic("t", timeout="inherit", retention="none", lock_duration=30, ttl="1h30m", payload_schema=schema)
+    topic("t", backoff="exponential", breaker="none", channels={"eu": {"min_interval": timedelta(seconds=1)}})
+    with pytest.raises(ValueError, match=r"jitter of the schedule of topic orders.created: expected a duration"):
+        created.every("@daily", jitter="a while")
+
+
+def test_a_context_of_the_wrong_kind_is_an_error_where_it_is_written() -> None:
+    decorate: Any = topic("t")
+
+    with pytest.raises(TypeError, match=r"handle is async: annotate ctx as AsyncContext, not as Context"):
+
+        @decorate
+        async def handle(payload: Any, ctx: Context) -> None: ...
+
+    with pytest.raises(TypeError, match=r"handle_blocking is not async: annotate ctx as Context, not as AsyncContext"):
+
+        @decorate
+        def handle_blocking(payload: Any, ctx: AsyncContext[Any] | None) -> None: ...
+
+    with pytest.raises(TypeError, match=r"handle_batch is not async and takes batches: annotate ctx as BatchContext"):
+
+        @topic("t", batch_size=2)
+        def handle_batch(payloads: list[Any], ctx: AsyncBatchContext) -> None: ...
+
+
+def test_a_context_that_cannot_be_evaluated_yet_is_left_to_the_daemon() -> None:
+    @topic("t")
+    async def handle(payload: Any, ctx: NotImportedAtRunTime) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    @topic("t")
+    def handle_either(payload: Any, ctx: Context | AsyncContext) -> None: ...
+
+    @topic("t")
+    def handle_any(payload: Any, ctx: Any = None, *, more: int = 1) -> None: ...
 
 
 def test_a_function_handles_one_topic() -> None:

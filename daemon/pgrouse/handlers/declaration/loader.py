@@ -10,8 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
@@ -22,23 +21,20 @@ from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError
 from pgrouse.errors import ConfigError
 from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy, to_strategy
-from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext, SharedBatchContext
-from pgrouse.handlers.context import AsyncContext, Context, SharedContext
 from pgrouse.handlers.declaration.batch_options import find_batch_problems, to_batch_options
+from pgrouse.handlers.declaration.context_kind import (
+    alternatives_of,
+    annotated_function,
+    check_context,
+    is_a_context,
+    is_async_function,
+)
 from pgrouse.handlers.declaration.discovery import extend_import_path, import_module, settings_of
 from pgrouse.handlers.declaration.failure import Hook
 from pgrouse.handlers.declaration.lifespan import LifespanFunction
 from pgrouse.handlers.declaration.middleware import with_middleware
 from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import ExecutionMode, Handler
-
-# The context of a handler, by whether it is async and whether it takes batches.
-CONTEXTS: dict[tuple[bool, bool], type] = {
-    (False, False): Context,
-    (True, False): AsyncContext,
-    (False, True): BatchContext,
-    (True, True): AsyncBatchContext,
-}
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
 DEFAULT_CHILDREN = 4
@@ -175,7 +171,7 @@ def inspect_handler(
         raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")
     if any(map(_is_a_generator, (function, getattr(function, "__call__", None)))):  # noqa: B004
         raise ConfigError(f"{name} has a yield, so that a call of it does nothing: a handler returns its result")
-    is_async = _is_async(function)
+    is_async = is_async_function(function)
     arguments, wanted = _signature(name, function, is_async, chosen.batch_size is not None)
     batch_options, wanted = to_batch_options(chosen, arguments, wanted)
     payload = _adapter(name, wanted)
@@ -184,7 +180,7 @@ def inspect_handler(
     concurrency = chosen.concurrency or usual
     # A batch handler acknowledges through its items, not through its context.
     ends = _rules(chosen, rules, 2 if batch_options else arguments)
-    if middleware := [each for each in find_middleware(rules) if _is_async(each) is is_async]:
+    if middleware := [each for each in find_middleware(rules) if is_async_function(each) is is_async]:
         function, arguments = with_middleware(function, arguments, middleware, is_async=is_async), TAKES_CONTEXT
     return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batch_options, is_async)
 
@@ -220,13 +216,13 @@ def _middleware_suspicion(settings: config.Config) -> str | None:
 
     The other handlers run without it, and the author may not know.
     """
-    kinds = {_is_async(each) for each in find_middleware(settings.handlers)}
+    kinds = {is_async_function(each) for each in find_middleware(settings.handlers)}
     if len(kinds) != 1:
         return None
     bare = [
         topic
         for topic, chosen in settings.topics_with_handler.items()
-        if _is_async(_find_function(chosen.handler, settings.handlers)) not in kinds
+        if is_async_function(_find_function(chosen.handler, settings.handlers)) not in kinds
     ]
     kind = "async" if True in kinds else "not async"
     return f"all of it is {kind}: it is not around the handlers of {', '.join(bare)}" if bare else None
@@ -304,29 +300,17 @@ def _import(module_name: str, function_name: str) -> Any:
     return found
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
 def _mode(chosen: config.TopicSettings, is_async: bool) -> ExecutionMode:
     if chosen.isolation == "process":
         return ExecutionMode.PROCESS
     return ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
 
 
-def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that has the annotations: of a partial, its function; of a callable object, its method."""
-    while isinstance(function, partial):
-        function = function.func
-    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
-
-
 def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch: bool) -> tuple[int, Any]:
     """Return how many of payload and context a function takes, and the type of the first; Any if it has none."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-        hints = get_type_hints(_annotated(function), include_extras=True)
+        hints = get_type_hints(annotated_function(function), include_extras=True)
     except Exception as error:
         raise ConfigError(f"the signature of {name} cannot be read: {error}") from error
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -338,50 +322,13 @@ def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch
             f"{name} needs {len(required)} arguments: a handler takes the payload and optionally a context"
         )
     wanted = [hints.get(each.name, Any) for each in positional[:2]]
-    if wanted and any(map(_is_a_context, _alternatives(wanted[0]))):
+    if wanted and any(map(is_a_context, alternatives_of(wanted[0]))):
         raise ConfigError(
             f"{name} gets the payload first, and then the context: {positional[0].name} is the wrong way round"
         )
     if len(wanted) > 1:
-        _check_context(name, positional[1], wanted[1], is_async, is_batch)
+        check_context(name, positional[1], wanted[1], is_async, is_batch)
     return len(wanted), wanted[0] if wanted else Any
-
-
-def _check_context(name: str, second: inspect.Parameter, wanted: Any, is_async: bool, is_batch: bool) -> None:
-    """Check that the context matches the annotation and the name of a second parameter."""
-    context, alternatives = CONTEXTS[is_async, is_batch], _alternatives(wanted)
-    if any(_fits(second, each, context) for each in alternatives):
-        return
-    if found := next(filter(_is_a_context, alternatives), None):
-        kind = ("async" if is_async else "not async") + (" and takes batches" if is_batch else "")
-        raise ConfigError(f"{name} is {kind}: annotate {second.name} as {context.__name__}, not as {found.__name__}")
-    raise ConfigError(
-        f"{name} gets the context as its second argument, and {second.name} is none: "
-        f"annotate it as {context.__name__}, or let it be "
-        "keyword-only"
-    )
-
-
-def _alternatives(wanted: Any) -> list[Any]:
-    """Return the types that an annotation permits, without their parameters."""
-    if get_origin(wanted) is Annotated:
-        return _alternatives(get_args(wanted)[0])
-    if get_origin(wanted) in (Union, UnionType):
-        return [found for each in get_args(wanted) for found in _alternatives(each)]
-    return [get_origin(wanted) or wanted]
-
-
-def _fits(second: inspect.Parameter, wanted: Any, context: type) -> bool:
-    """Whether a second parameter accepts a context. A parameter without an annotation accepts any."""
-    if wanted is Any:
-        return second.default in (second.empty, None)
-    if not inspect.isclass(wanted):
-        return isinstance(wanted, TypeVar)
-    return getattr(wanted, "_is_protocol", False) or issubclass(context, wanted)
-
-
-def _is_a_context(wanted: Any) -> bool:
-    return inspect.isclass(wanted) and issubclass(wanted, SharedContext | SharedBatchContext)
 
 
 def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:

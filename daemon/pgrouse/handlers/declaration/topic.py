@@ -7,8 +7,10 @@ finds the topics of the modules that `handlers.modules` names.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Unpack, overload
@@ -22,7 +24,7 @@ from pgrouse.handlers.declaration.message_handle import (
     SharedHandle,
     find_where,
 )
-from pgrouse.handlers.declaration.topic_options import ScheduleOptions, TopicOptions
+from pgrouse.handlers.declaration.topic_options import ScheduleOptions, TopicOptions, check_durations
 from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.publishing.new_message import MessageOptions, NewMessage
 from pgrouse.publishing.publish import publish, publish_many
@@ -239,6 +241,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
             **options: name: the name of the schedule, by default the name of the topic; the others are the keys of
             `[schedules]`.
         """
+        check_durations(f"the schedule of topic {self.name}", options)
         values = {"cron": cron, "topic": self.name, **options}
         name = str(values.pop("name", self.name))
         if payload is not None:
@@ -316,19 +319,33 @@ def topic(name: str, **options: Any) -> Any:
         **options: the keys of its table in pgrouse.toml; the values in that file override these.
 
     Raises:
-        TypeError: there is no name: `@topic` alone would be ignored.
+        TypeError: there is no name: `@topic` alone would be ignored. Or the second parameter is annotated as another
+            context than the one that it gets.
+        ValueError: an option is not a duration, and must be one.
     """
     place = _caller()
     if not isinstance(name, str):
         found = f"@topic above {name.__name__}" if hasattr(name, "__name__") else f"topic({name!r:.100})"
         raise TypeError(f'{found} has no name of a topic: write @topic("orders.created")')
+    check_durations(f"topic {name}", options)
 
     def declare(function: Callable[P, R]) -> Topic[Any, P, R]:
         if isinstance(function, Topic):
             raise TypeError(f"{function.name} and {name} are declared on one function: a function handles one topic")
+        _check_context(function, is_batch="batch_size" in options)
         return Topic(name, function, options, place)
 
     return declare
+
+
+def _check_context(function: Callable[..., Any], *, is_batch: bool) -> None:
+    """Check the context that a handler expects where the mistake is. The daemon checks what cannot be read yet."""
+    with suppress(ValueError):  # an object without a signature
+        second = list(inspect.signature(function).parameters.values())[1:2]
+        if second and second[0].annotation is not inspect.Parameter.empty:
+            from pgrouse.handlers.declaration import context_kind  # noqa: PLC0415 - slow to import: contexts
+
+            context_kind.check_second_parameter(function, second[0], is_batch=is_batch)
 
 
 def _to_handles(published: Any, kind: type[SharedHandle[Any]], publication: Publication) -> Any:
