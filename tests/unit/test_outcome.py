@@ -79,11 +79,22 @@ class TestKinds:
         assert settlement.error.rstrip().endswith("ZeroDivisionError: deep down")
 
     def test_retry_has_its_delay_and_state(self, claimed: Claimed) -> None:
-        settlement = to_settlement(claimed(), Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
+        message = claimed(max_attempts=2)
+
+        settlement = to_settlement(message, Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
 
         assert (settlement.kind, settlement.after, settlement.state, settlement.error) == (
             SettleKind.RETRY, timedelta(seconds=3), '{"page": 2}', "busy",
         )  # fmt: skip
+
+    @pytest.mark.parametrize(("attempt", "limit", "says"), [(1, 1, "; no attempt follows: max_attempts is 1"),
+        (3, 3, "; no attempt follows: max_attempts is 3"), (1, 3, ""), (9, None, "")])  # fmt: skip
+    def test_a_retry_that_cannot_follow_says_so(
+        self, claimed: Claimed, attempt: int, limit: int | None, says: str
+    ) -> None:
+        settlement = to_settlement(claimed(attempt=attempt, max_attempts=limit), Retry("0s"))
+
+        assert settlement.error == f"the handler asked for a retry{says}"
 
     def test_defer_has_its_delay_and_is_no_failure(self, claimed: Claimed) -> None:
         at = datetime(2030, 1, 1, tzinfo=UTC)

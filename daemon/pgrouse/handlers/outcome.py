@@ -207,14 +207,19 @@ def _retry_or_defer(message: Message, returned: Retry | Defer) -> Settlement:
             error_type=_cause(error),
         )
     if isinstance(returned, Retry):
-        return Settlement(
-            message, SettleKind.RETRY, error=to_storable_text(str(returned)), after=returned.after, state=state
-        )
+        reason = f"{returned}{_no_attempt_left(message)}"
+        return Settlement(message, SettleKind.RETRY, error=to_storable_text(reason), after=returned.after, state=state)
     settlement = Settlement(message, SettleKind.DEFER, after=returned.after, until=returned.until, state=state)
     if isinstance(returned, Pause):
         settlement.pause = "channel" if returned.channel else "topic"
         settlement.reason = to_storable_text(returned.reason)
     return settlement
+
+
+def _no_attempt_left(message: Message) -> str:
+    """Return why no attempt follows, if none does."""
+    limit = message.max_attempts
+    return f"; no attempt follows: max_attempts is {limit}" if limit and message.attempt >= limit else ""
 
 
 def _completed(message: Message, output: object) -> Settlement:
