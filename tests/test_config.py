@@ -265,6 +265,7 @@ def test_the_line_is_right_for_every_style_of_the_file(write: Write) -> None:
         (b"[worker\nthreads = 1", "pgrouse.toml:1: is no TOML"),
         (b"# \xff\n", "pgrouse.toml:1: is not UTF-8: save the file in that encoding"),
         (b"\xff\xfe[\x00", "pgrouse.toml:1: is not UTF-8"),
+        (b"\xef\xbb\xbf[worker]\n", "pgrouse.toml:1: begins with a byte order mark: save the file as UTF-8 without"),
         (b"[worker]\nthreads = " + b"1" * 5000, "pgrouse.toml: is no TOML: Exceeds the limit"),
         (b"x = " + b"[" * 5000, "pgrouse.toml: is nested too deeply"),
     ],

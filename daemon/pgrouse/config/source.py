@@ -17,6 +17,8 @@ Key = tuple[str | int, ...]
 PREFIX = "PGROUSE_"
 SEPARATOR = "__"
 COMMAND = ("-m", "pgrouse")
+BOM = "\ufeff"
+WITHOUT_BOM = 'save the file as UTF-8 without it (some editors call that "UTF-8", and the other "UTF-8 with BOM")'
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,10 @@ def read_file(path: Path, environ: Mapping[str, str]) -> ConfigSource:
         ConfigProblems: it cannot be read, or is not TOML.
     """
     text = _text(path)
+    if text.startswith(BOM):
+        raise ConfigProblems(
+            [ConfigProblem(Origin("file", path, 1), "", f"begins with a byte order mark: {WITHOUT_BOM}")]
+        )
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also an integer of more than 4,300 digits
