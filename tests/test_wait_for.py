@@ -16,7 +16,9 @@ import psycopg
 import pytest
 
 from pgrouse import MessageNotFound, MessageResult, publish, wait_for
+from pgrouse.client import message_result
 from pgrouse.client import wait_for as waiting
+from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -142,6 +144,36 @@ def test_the_ends_of_other_messages_cause_no_query(
     waiter.result(timeout=NOTIFIED_S)
 
     assert sum(b"messages.wait_for_many(" in statement for statement in made) == 2
+
+
+@pytest.mark.parametrize("when", ["before it connects", "while it listens"])
+@each_way
+def test_the_timeout_passes_though_the_server_does_not_answer(
+    queue: Queue,
+    database: Database,
+    threads: ThreadPoolExecutor,
+    eventually: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    wait: Any,
+    when: str,
+) -> None:
+    if when == "before it connects" and wait is not wait_for:
+        pytest.skip("the caller connects")
+    monkeypatch.setattr(message_result, "LAST_LOOK_S", 0.2)
+    published = queue.publish()
+    proxy = Proxy(database.dsn)
+    try:
+        if when == "before it connects":
+            proxy.stall()
+        waiter = threads.submit(wait, proxy.dsn, published, timedelta(seconds=3))
+        if when == "while it listens":
+            eventually(lambda: queue.value(WAITERS) == 1)
+            proxy.stall()
+
+        with pytest.raises(TimeoutError, match=f"message {published} had not ended after 0:00:03"):
+            waiter.result(timeout=NOTIFIED_S)
+    finally:
+        proxy.close()
 
 
 def test_a_retry_is_no_end(

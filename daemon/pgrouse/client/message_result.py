@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +21,8 @@ LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
 PROCESS: Call[int] = Call(b"SELECT pg_catalog.pg_backend_pid()", [], value)
 # How long a call registers a wait, unless it is repeated: a client that died is soon dropped.
 REGISTER_FOR = timedelta(minutes=2)
+# When the time of a wait is over, it looks once more. It waits this long for the answer.
+LAST_LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,10 @@ class Wait:
     def left_s(self) -> float:
         """Return how many seconds are left, at least 0."""
         return max(0.0, self.deadline - time.monotonic())
+
+    def bound_s(self) -> float | None:
+        """Return after how many seconds the wait must be over, even if the server does not answer; None = never."""
+        return None if self.timeout is None else min(self.left_s() + LAST_LOOK_S, threading.TIMEOUT_MAX)
 
     def expired(self) -> TimeoutError:
         """Return the error of a wait whose time is over."""

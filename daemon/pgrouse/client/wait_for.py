@@ -8,19 +8,22 @@ see `Waiter`.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import warnings
-from collections.abc import Coroutine, Generator
-from contextlib import suppress
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
 from psycopg.pq import TransactionStatus
 
 from pgrouse import session_settings
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.processing import wake as calls
+from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
 from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
@@ -80,7 +83,9 @@ def wait_for(
             itself: through a pooler no notification arrives; then this warns and polls each second. On the others it
             polls, with pauses from 10 ms to 1 s.
         message_id: what publish returned. The publish must be committed.
-        timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
+        timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes. If the server does
+            not answer, a wait that listens ends 5 s later, and closes its connection; one that polls depends on the
+            driver.
 
     Raises:
         TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
@@ -107,11 +112,42 @@ def wait_for(
         )
     refuse_on_event_loop("wait_for", "an async connection, or await Waiter.ended()")
     if isinstance(where, str):
-        with session_settings.set_up(psycopg.connect(where, autocommit=True)) as conn:
+        with _ending_in_time(wait), _connect(where, wait) as conn:
             return _run(conn, wait)
     if isinstance(where, psycopg.Connection) and _can_listen(where):
         return _run(where, wait)
     return cast("Driver", driver).run(_poll(cast("Driver", driver), wait))
+
+
+@contextmanager
+def _ending_in_time(wait: Wait) -> Iterator[None]:
+    """Raise the TimeoutError of a wait where its connection fails after its time."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if wait.left_s() == 0:
+            raise wait.expired() from error
+        raise
+
+
+def _connect(dsn: str, wait: Wait) -> psycopg.Connection[Any]:
+    """Connect for a wait, and take no longer than it may."""
+    limits: dict[str, Any] = {}
+    if (bound_s := wait.bound_s()) is not None:
+        # libpq takes whole seconds, and at least two.
+        given_s = timeout_from_conninfo(conninfo_to_dict(dsn))
+        limits["connect_timeout"] = min(given_s, max(2, math.ceil(bound_s)))
+    conn = psycopg.connect(dsn, autocommit=True, **limits)
+    with _closed_in_time(wait, conn):
+        return session_settings.set_up(conn)
+
+
+def _closed_in_time(
+    wait: Wait, conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+) -> AbstractContextManager[None]:
+    """Close a connection on which the server does not answer the last look of a wait."""
+    bound_s = wait.bound_s()
+    return nullcontext() if bound_s is None else closed_after(bound_s, conn)
 
 
 def _can_listen(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
@@ -186,15 +222,16 @@ def _listen(wait: Wait, pause_s: float) -> Generator[_Request, Any, None]:
 def _run(conn: psycopg.Connection[Any], wait: Wait) -> MessageResult:
     steps = _steps(wait, conn.info.backend_pid)
     answer: Any = None
-    try:
-        conn.execute(LISTEN)
-        while True:
-            answer = _do(conn, steps.send(answer))
-    except StopIteration as end:
-        return cast("MessageResult", end.value)
-    finally:
-        with suppress(psycopg.Error):
-            conn.execute(UNLISTEN)
+    with _ending_in_time(wait), _closed_in_time(wait, conn):
+        try:
+            conn.execute(LISTEN)
+            while True:
+                answer = _do(conn, steps.send(answer))
+        except StopIteration as end:
+            return cast("MessageResult", end.value)
+        finally:
+            with suppress(psycopg.Error):
+                conn.execute(UNLISTEN)
 
 
 def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
@@ -206,15 +243,16 @@ def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
 async def _run_async(conn: psycopg.AsyncConnection[Any], wait: Wait) -> MessageResult:
     steps = _steps(wait, conn.info.backend_pid)
     answer: Any = None
-    try:
-        await conn.execute(LISTEN)
-        while True:
-            answer = await _do_async(conn, steps.send(answer))
-    except StopIteration as end:
-        return cast("MessageResult", end.value)
-    finally:
-        with suppress(psycopg.Error):
-            await conn.execute(UNLISTEN)
+    with _ending_in_time(wait), _closed_in_time(wait, conn):
+        try:
+            await conn.execute(LISTEN)
+            while True:
+                answer = await _do_async(conn, steps.send(answer))
+        except StopIteration as end:
+            return cast("MessageResult", end.value)
+        finally:
+            with suppress(psycopg.Error):
+                await conn.execute(UNLISTEN)
 
 
 async def _do_async(conn: psycopg.AsyncConnection[Any], request: _Request) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 import psycopg
 
 from pgrouse import session_settings
-from pgrouse.client.connection.database import Database, closed_after
+from pgrouse.client.connection.closed_after import closed_after
+from pgrouse.client.connection.database import Database
 from pgrouse.config.config import Config
 from pgrouse.config.dsn import redact, secrets
 

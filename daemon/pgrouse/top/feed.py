@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgrouse.client.connection.database import Database, closed_after
+from pgrouse.client.connection.closed_after import closed_after
+from pgrouse.client.connection.database import Database
 from pgrouse.config.dsn import redact
 from pgrouse.database_errors import explain
 from pgrouse.errors import DatabaseUnreachable, PgrouseError

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import select
-import socket
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from pgrouse import search_path, session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client.connection import pooler
+from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.pooled import FAILURES, AsyncPoolConnection, PoolConnection
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
@@ -197,23 +195,6 @@ class Database:
             "open": False,
             "timeout": 30,
         }
-
-
-@contextmanager
-def closed_after(seconds: float, conn: psycopg.Connection) -> Iterator[None]:
-    """Close the connection if the block takes longer, so that waiting for an answer on it ends with an error."""
-    timer = threading.Timer(seconds, _close_socket, [conn])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _close_socket(conn: psycopg.Connection) -> None:
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as wire:
-        wire.shutdown(socket.SHUT_RDWR)
 
 
 async def close(conn: psycopg.AsyncConnection | None) -> None:

@@ -24,7 +24,8 @@ from pgrouse.client.call import Call, run
 from pgrouse.client.calls.monitoring.stats import record_measures
 from pgrouse.client.calls.processing.run import cancelled_ids, heartbeat, set_progress
 from pgrouse.client.calls.processing.worker import register_worker, touch_worker, unregister_worker
-from pgrouse.client.connection.database import Database, closed_after
+from pgrouse.client.connection.closed_after import closed_after
+from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
 from pgrouse.event_logger import log
