@@ -47,6 +47,10 @@ class DatabaseUnreachable(PgrouseError):
     exit_code = ExitCode.DATABASE_UNREACHABLE
 
 
+class ForkedProcess(PgrouseError, RuntimeError):
+    """Something is used that belongs to another process: this process is a fork of the one that opened it."""
+
+
 class SchemaMismatch(PgrouseError):
     """The database's schema has another version than this program."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -380,3 +382,40 @@ def test_a_lifespan_opens_and_closes_with_the_worker(
     else:
         work()
         assert (got, sys.modules[name].steps) == ([7], ["opened", "closed"])
+
+
+SCRIPT = """
+import asyncio, os, sys
+
+import psycopg
+from pgrouse import Waiter, Worker, publish
+
+print("started", flush=True)
+dsn = os.environ["PGROUSE_DSN"]
+
+
+async def main():
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        message_id = publish(conn, "job", [1, 2])
+    async with Worker("pgrouse.toml"), Waiter(dsn) as waiter:
+        print((await waiter.ended(message_id, 60)).output)
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_script_is_not_run_again_in_the_processes_of_its_handlers(database: Database, tmp_path: Path) -> None:
+    """It needs no guard: a process imports the module of its handler, and nothing of the script."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "summing.py").write_text("import sys\n\ndef work(payload):\n    return [sum(payload), sys.argv[0]]\n")
+    (tmp_path / "pgrouse.toml").write_text('[topics.job]\nhandler = "summing:work"\nisolation = "process"\n')
+    # A module of the folder in which it runs is not imported instead of one of Python.
+    (tmp_path / "multiprocessing.py").write_text("raise SystemExit('not this one')\n")
+    command = [sys.executable, "-P", "-c", "import runpy; runpy.run_path('script.py', run_name='__main__')"]
+    env = {**os.environ, "PGROUSE_DSN": database.dsn}
+
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+    lines = [line for line in done.stdout.splitlines() if line == "started" or line.startswith("[")]
+    assert lines == ["started", "[3, 'script.py']"], done.stdout + done.stderr

@@ -1,1 +1,1 @@
-"""The parts of every process that runs until it is stopped: loops, signals, and notifications to systemd."""
+"""The parts of every process that runs until it is stopped: loops, signals, systemd, and forks."""

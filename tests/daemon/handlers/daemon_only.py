@@ -1,8 +1,8 @@
 """A module that can be imported in the daemon, but not in a child of it."""
 
-import multiprocessing
+import sys
 
-if multiprocessing.parent_process() is not None:
+if not hasattr(sys.modules["__main__"], "__file__"):
     raise RuntimeError("this is not where I belong")
 
 

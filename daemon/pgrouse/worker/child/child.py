@@ -12,10 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
 from threading import Lock, Thread
 from typing import Any
 
-from pgrouse.worker.child.child_link import CONTEXT, NAME, STOPPED, ChildGone, ChildLink
+from pgrouse.worker.child.child_link import NAME, STOPPED, ChildGone, ChildLink
 from pgrouse.worker.child.child_server import ChildAnswer
 
 CALL, STOP = b"call", b"stop"
@@ -42,19 +43,20 @@ class Child:
 
     Args:
         initialize: called there first; can be imported there.
+        inherited: descriptors that the process gets too.
 
     Attributes:
         calls: how many calls it was given.
         ended_by: why it takes no more calls; None = it takes calls.
     """
 
-    def __init__(self, initialize: Callable[[], object]) -> None:
+    def __init__(self, initialize: Callable[[], object], inherited: tuple[int, ...] = ()) -> None:
         self.calls = 0
         self.ended_by: Exception | None = None
         self._given: ChildCall | None = None
         self._lock = Lock()
-        self._orders, self._order = CONTEXT.Pipe(duplex=False)
-        self._link = ChildLink(initialize, self._orders)
+        self._orders, self._order = Pipe(duplex=False)
+        self._link = ChildLink(initialize, self._orders, inherited)
         self._thread = Thread(target=self._run, name=NAME, daemon=True)
         self._thread.start()
 

@@ -12,7 +12,6 @@ import os
 import signal
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import util
 from typing import Any
 
 from pgrouse import events
@@ -40,7 +39,6 @@ class ChildLifespan:
         self._lifespan: Lifespan | None = None
         self._resources: Any = None
         self._is_busy = self._is_ending = False
-        util.Finalize(None, self._end, exitpriority=10)
         signal.signal(END, self._on_end)
 
     def try_start(self) -> None:
@@ -89,10 +87,11 @@ class ChildLifespan:
         if self._is_ending:
             return
         if not self._is_busy:
-            self._end()
+            self.end()
         _exit()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Close the resources, and open none again."""
         self._is_ending = True
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is not None:

@@ -5,24 +5,30 @@ Each wait ends when the process ends or is asked to end.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
 import struct
-import time
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import resource_tracker
+from functools import partial
+from multiprocessing import Pipe, spawn
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
-from pgrouse.process import standard_streams, stop_signals
+from pgrouse.process import stop_signals
 from pgrouse.worker.child.child_server import END, ChildAnswer, serve
 
 NAME = "pgrouse-child"
-CONTEXT = multiprocessing.get_context("spawn")
+# What a new interpreter runs: it gets the import path and the arguments of the daemon, and then what it has to do.
+# multiprocessing would also run the program again that contains the worker.
+START = (
+    "import sys; from multiprocessing.connection import Connection; daemon = Connection(int(sys.argv[1])); "
+    "sys.path[:], sys.argv[:] = daemon.recv(); daemon.recv()(daemon)"
+)
 # A process that does not end within this time after it is asked to is killed.
 TERMINATE_S = 3.0
-POLL_S = 0.02
 # How long a process may take to import its handler, and to start a call while it is idle.
 START_S = 600.0
 TAKE_S = 60.0
@@ -63,25 +69,29 @@ class ChildLink:
     Args:
         initialize: called there first; can be imported there.
         orders: readable when the process gets a call, and when it must end.
+        inherited: descriptors that the process gets too, under the same numbers.
     """
 
-    def __init__(self, initialize: Callable[[], object], orders: Connection) -> None:
-        self._orders = orders
-        self._pipe, self._theirs = CONTEXT.Pipe()
+    def __init__(self, initialize: Callable[[], object], orders: Connection, inherited: tuple[int, ...] = ()) -> None:
+        self._orders, self._inherited = orders, inherited
+        self._initialize = initialize
+        self._pipe, self._theirs = Pipe()
         _limit_stalls(self._pipe)
-        self._process = CONTEXT.Process(target=serve, args=(self._theirs, initialize), name=NAME)
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process. The kernel kills it if the thread that calls this ends first.
 
-        The process's signals are blocked until it ignores them. multiprocessing also starts a tracker process, which
-        ignores SIGTERM and SIGINT, and SIGHUP stays blocked there. Starting that tracker unblocks the other two signals
-        here.
+        The process's signals are blocked until it ignores them. It is a new interpreter, with the flags of this one.
         """
-        with stop_signals.blocked():
-            resource_tracker.ensure_running()
-        with self._theirs, stop_signals.blocked(), standard_streams.without_full():
-            self._process.start()
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing
+        theirs = self._theirs.fileno()
+        # -P: what is in the folder in which the daemon runs is not to be imported.
+        command = [spawn.get_executable(), *flags, "-P", "-c", START, str(theirs)]
+        with self._theirs, stop_signals.blocked():
+            self._process = subprocess.Popen(  # noqa: S603 - of the same environment
+                command, stdin=subprocess.DEVNULL, pass_fds=(theirs, *self._inherited), restore_signals=False
+            )
 
     def wait_until_ready(self) -> None:
         """Wait until the process takes calls.
@@ -90,6 +100,8 @@ class ChildLink:
             ChildDied: why it does not.
         """
         try:
+            self._pipe.send(([str(Path(each)) for each in sys.path], sys.argv))
+            self._pipe.send(partial(serve, initialize=self._initialize))
             if not self._wait(START_S):
                 raise ChildDied(f"the handler's process did not start within {START_S:.0f} s")
             problem = self._pipe.recv()
@@ -105,8 +117,7 @@ class ChildLink:
         Raises:
             ChildGone: the process has ended.
         """
-        ready = wait([self._orders, self._pipe, self._process.sentinel])
-        if self._pipe in ready or self._process.sentinel in ready:
+        if self._pipe in wait([self._orders, self._pipe]):
             raise ChildGone(DIED_UNOBSERVED)
         return self._orders.recv_bytes()
 
@@ -138,16 +149,15 @@ class ChildLink:
     def _wait(self, timeout_s: float | None) -> bool:
         """Wait for data from the process; return False if the time is over first.
 
+        At its end, the process closes the pipe: then there is data too, and reading it raises an EOFError.
+
         Raises:
-            EOFError: it has ended.
             ChildDied: the process must end.
         """
         once_s = None if timeout_s is None else min(timeout_s, MAX_WAIT_S)
-        ready = wait([self._pipe, self._process.sentinel, self._orders], once_s)
+        ready = wait([self._pipe, self._orders], once_s)
         if self._orders in ready:
             raise ChildDied(STOPPED)
-        if ready and self._pipe not in ready:
-            raise EOFError
         if not ready and timeout_s is not None and timeout_s > MAX_WAIT_S:
             return self._wait(timeout_s - MAX_WAIT_S)
         return bool(ready)
@@ -160,34 +170,25 @@ class ChildLink:
         return ChildDied(f"the handler's process died with exit code {code}", code)
 
     def _exit_code(self) -> int | None:
-        """Wait for the exit code; return None if the process does not end.
-
-        A process that a handler left behind may hold the sentinel, which then tells nothing.
-        """
-        until = time.monotonic() + TERMINATE_S
-        while (code := self._process.exitcode) is None and time.monotonic() < until:
-            time.sleep(POLL_S)
-        return code
+        """Wait for the exit code; return None if the process does not end."""
+        if self._process is None:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(TERMINATE_S)
+        return None
 
     def kill(self) -> None:
         """End the process at once. Thread-safe."""
-        with suppress(ValueError):  # it has ended
-            if self._process.pid is not None:
-                self._process.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def end(self) -> None:
         """End the process, kill it if it does not end, and close the pipe."""
-        if (pid := self._process.pid) is not None:
-            if self._process.exitcode is None:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, END)
+        if self._process is not None:
+            self._process.send_signal(END)
             self._exit_code()
             self._process.kill()
-            self._process.join()
-            # Another thread that starts a process may be reading the exit code of this one now; then this process seems
-            # to run.
-            with suppress(ValueError):
-                self._process.close()
+            self._process.wait()
         self._pipe.close()
 
 

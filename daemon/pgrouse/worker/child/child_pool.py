@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from pgrouse.process.owner import OwnerProcess
 from pgrouse.worker.child.child import Child
 from pgrouse.worker.child.child_link import STOPPED, TERMINATE_S, ChildDied, ChildGone
 
@@ -25,14 +26,17 @@ class ChildPool:
     """Child processes that start when they are needed.
 
     Args:
-        initialize: called in each process first; can be imported there.
+        initialize: called in each process first; can be imported there. If it returns a function, the process calls
+            that when it ends by itself.
+        inherited: descriptors that each process gets too, under the same numbers.
     """
 
-    def __init__(self, initialize: Callable[[], object]) -> None:
-        self._initialize = initialize
+    def __init__(self, initialize: Callable[[], object], inherited: tuple[int, ...] = ()) -> None:
+        self._initialize, self._inherited = initialize, inherited
         self._children: list[Child] = []
         self._idle: list[Child] = []
         self._is_closed = False
+        self._owner = OwnerProcess("pool of child processes")
         # At its end, the interpreter waits for processes that still run.
         atexit.register(self.close)
 
@@ -71,7 +75,7 @@ class ChildPool:
     def _new_child(self) -> Child:
         if self._is_closed:
             raise ChildDied(STOPPED)
-        child = Child(self._initialize)
+        child = Child(self._initialize, self._inherited)
         self._children = [*(each for each in self._children if not each.is_over), child]
         # Another thread may have closed the pool before this process was in its list.
         if self._is_closed:
@@ -79,9 +83,11 @@ class ChildPool:
         return child
 
     def close(self) -> None:
-        """End the processes, and start no more."""
+        """End the processes, and start no more. A fork leaves them, also when it ends."""
         self._is_closed = True
         atexit.unregister(self.close)
+        if not self._owner.is_here:
+            return
         children = self._children
         for each in children:
             each.stop()

@@ -2,7 +2,8 @@
 
 They may crash, leak memory, block or hang without affecting anything else.
 
-A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no
+A child is a new interpreter, not a fork: it inherits only one socket from the daemon, and imports the handler's module,
+not the program that the worker runs in. It ends when the daemon ends. It has no
 connection of the worker: its context offers no transaction, and the daemon settles for it. A child whose call times
 out, or whose message is lost, is killed. The reports of a running handler (progress, lock extensions) are sent to the
 daemon through the socket, as datagrams: children share it without a lock, and a child that is killed while sending
@@ -14,17 +15,15 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
-import multiprocessing
 import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -195,22 +194,22 @@ class ChildProcesses:
         *,
         is_encrypted: bool = False,
     ) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
         initialize = partial(
             _initialize,
             topic,
             chosen,
             rules,
-            [str(Path(p)) for p in sys.path],
-            theirs,
+            os.getpid(),
+            self._theirs.fileno(),
             otel,
             without,
             log_settings,
             is_encrypted,
             django_connections.is_set_up(),
         )
-        self._pool = ChildPool(initialize)
+        self._pool = ChildPool(initialize, (self._theirs.fileno(),))
 
     async def run(self, messages: list[Message], limit_s: float | None) -> ChildResult:
         """Run the handler for these messages in a child; its timeout starts when a child starts it."""
@@ -307,25 +306,25 @@ def _initialize(
     topic: str,
     chosen: config.TopicSettings,
     rules: config.HandlersSettings,
-    path: list[str],
-    to_daemon: socket.socket,
+    daemon_pid: int,
+    to_daemon: int,
     otel: config.OtelSettings | None,
     without: tuple[str, ...],
     log_settings: config.LogSettings | None,
     is_encrypted: bool,
     has_django: bool,
-) -> None:
+) -> Callable[[], None] | None:
+    """Prepare the process for its handler; return what ends its lifespan, if it has one."""
     global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context  # noqa: PLW0603 - a child runs one handler
     _is_encrypted = is_encrypted
-    to_daemon.settimeout(SEND_S)
-    _to_daemon = to_daemon
+    os.set_inheritable(to_daemon, False)
+    _to_daemon = socket.socket(fileno=to_daemon)
+    _to_daemon.settimeout(SEND_S)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # The daemon may have died before this line; the kernel does not report that.
-    daemon = multiprocessing.parent_process()
-    if daemon is not None and os.getppid() != daemon.pid:
+    if os.getppid() != daemon_pid:
         os._exit(1)
-    sys.path[:] = path
     for variable in without:
         os.environ.pop(variable, None)
     if log_settings is not None:
@@ -343,3 +342,4 @@ def _initialize(
             f"handlers.lifespan: {rules.lifespan}", function, rules.startup_timeout.total_seconds()
         )
         _lifespan.try_start()
+    return None if _lifespan is None else _lifespan.end

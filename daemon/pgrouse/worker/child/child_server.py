@@ -33,12 +33,12 @@ def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
 
     Args:
         daemon: the pipe to the daemon.
-        initialize: called first.
+        initialize: called first; may return a function to call at the end.
     """
     stop_signals.ignore()
     _keep_to_itself(daemon)
     try:
-        initialize()
+        end = initialize()
     except BaseException as error:  # noqa: BLE001 - sys.exit while a handler's module is imported
         daemon.send(describe(error))
         return
@@ -46,6 +46,8 @@ def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
     with suppress(EOFError):
         while True:
             _serve_next(daemon)
+    if callable(end):
+        end()
 
 
 def _keep_to_itself(daemon: Connection) -> None:
