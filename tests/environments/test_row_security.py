@@ -10,6 +10,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from pgrouse import NewMessage, publish, publish_many
 from pgrouse.errors import SchemaMismatch
 from pgrouse.install import schema
 from tests.environments.life import Life
@@ -64,6 +65,14 @@ def test_hidden_rows_are_named_at_start_and_by_each_command_and_migrate_shows_th
     admin.execute("SET ROLE messages_operator; SET row_security = off")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
         admin.execute("SELECT FROM messages.message")
+    admin.execute("RESET ROLE; SET ROLE messages_publisher")
+    for send in (
+        publish,
+        lambda conn, *message: publish_many(conn, [NewMessage(topic=message[0], payload=message[1])]),
+    ):
+        with pytest.raises(SchemaMismatch, match=r"row-level security is on for messages.message, .*`pgrouse migrate`"):
+            send(admin, "t", 1)
+    admin.execute("RESET ROLE")
 
     assert life.pgrouse("migrate").code == 0
     schema.check(admin)

@@ -38,6 +38,8 @@ CONFLICTS = {
 # The table, schema or function does not exist.
 NOT_INSTALLED = ("42P01", "3F000", "42883")
 OURS = re.compile(r"\bmessages\b")
+FORBIDDEN = "42501"
+HIDDEN = re.compile(r"row-level security policy\b.* \"message")
 # Translations of the server keep these words and their order.
 TOPIC_AND_KEY = re.compile(r"\(topic, key\)=\(([^,]+), (.*)\)", re.DOTALL)
 COPY_LINE = re.compile(r"COPY message, \S+ (\d+)")
@@ -110,6 +112,11 @@ def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndK
     if answer.sqlstate in NOT_INSTALLED and OURS.search(answer.text):
         return SchemaMismatch(
             f"the schema of this database is missing or older than this version: run `pgrouse migrate` ({answer.text})"
+        )
+    if answer.sqlstate == FORBIDDEN and HIDDEN.search(answer.text):
+        return SchemaMismatch(
+            "row-level security is on for messages.message, where it hides rows of the queue: run `pgrouse migrate`, "
+            f"which switches it off ({answer.text})"
         )
     return None
 
