@@ -56,6 +56,24 @@ def test_a_client_closes_its_own_connection_and_not_that_of_the_caller(database:
     assert (own.conn.closed, theirs.closed) == (True, False)
 
 
+def test_a_client_does_not_block_an_event_loop(database: Database) -> None:
+    client = Client(database.dsn)
+
+    async def block() -> None:
+        said = r"Client would block the event loop that runs in this thread: use AsyncClient"
+        with pytest.raises(RuntimeError, match=said):
+            Client(database.dsn)
+        with pytest.raises(RuntimeError, match=said):
+            client.stats()
+        for each in (client, Client(database.connect())):
+            with pytest.raises(RuntimeError, match=r"Client.wait_for would block .*: use await AsyncClient.wait_for"):
+                each.wait_for(1)
+
+    asyncio.run(block())
+    assert client.stats() == []
+    client.close()
+
+
 def test_calls_on_the_callers_connection_take_effect_at_its_commit(queue: Queue, database: Database) -> None:
     published = queue.publish()
     conn = database.connect(autocommit=False)

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from pgrouse import MessageNotFound, MessageResult, ResultForbidden, Waiter, publish, wait_for
-from pgrouse.client import waiting
+from pgrouse.client import message_result, waiting
+from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -216,6 +217,23 @@ def test_closing_it_does_not_wait_for_a_server_that_does_not_answer(threads: Thr
 
         with accepted, pytest.raises(RuntimeError, match="was closed"):
             opening.result(NOTIFIED_S)
+
+
+def test_each_wait_ends_at_its_timeout_though_the_server_does_not_answer(
+    queue: Queue, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_result, "LAST_LOOK_S", 0.2)
+    published = queue.publish()
+    proxy = Proxy(database.dsn)
+    try:
+        with Waiter(proxy.dsn) as waiter:
+            proxy.stall()
+
+            for wait in (lambda: waiter.wait_for(published, 0.2), lambda: asyncio.run(waiter.ended(published, 0.2))):
+                with pytest.raises(TimeoutError, match=f"message {published} had not ended after 0:00:00.2"):
+                    wait()
+    finally:
+        proxy.close()
 
 
 def test_it_does_not_block_an_event_loop(waiter: Waiter) -> None:

@@ -10,6 +10,7 @@ from pgrouse.crypto.cipher import Cipher as Cipher
 from pgrouse.errors import DatabaseUnreachable as DatabaseUnreachable
 from pgrouse.errors import DecryptionFailed as DecryptionFailed
 from pgrouse.errors import EncryptionKeyMissing as EncryptionKeyMissing
+from pgrouse.errors import ForkedProcess as ForkedProcess
 from pgrouse.errors import InvalidMessage as InvalidMessage
 from pgrouse.errors import InvalidPayload as InvalidPayload
 from pgrouse.errors import InvalidResult as InvalidResult

@@ -21,9 +21,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 
 from pgrouse.client.client import Client, own_errors
-from pgrouse.client.message_result import MessageResult
+from pgrouse.client.message_result import MessageResult, Wait
 from pgrouse.client.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
+from pgrouse.process.owner import OwnerProcess
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,6 +58,7 @@ class AsyncClient:
         self._dsn = dsn
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pgrouse client")
         self._client: Client
+        self._owner: OwnerProcess | None = None
         # Opened by the first wait.
         self._waiter: Waiter | None = None
         self._opening = asyncio.Lock()
@@ -64,12 +66,15 @@ class AsyncClient:
         self._turn = threading.Lock()
 
     async def __aenter__(self) -> AsyncClient:
+        self._owner = OwnerProcess("AsyncClient")
         self._client = await asyncio.get_running_loop().run_in_executor(self._thread, Client, self._dsn)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._owner is None or not self._owner.is_here:
+            return
         if self._waiter is not None:
             await asyncio.to_thread(self._waiter.close)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, self._client.close)
@@ -133,13 +138,33 @@ class AsyncClient:
 
         One connection serves any number of waits, so that other calls go on.
         """
+        self._check_process()
         with own_errors():
-            async with self._opening:
+            return await (await self._opened_waiter(Wait(id, timeout))).ended(id, timeout)
+
+    async def _opened_waiter(self, wait: Wait) -> Waiter:
+        """Return the Waiter, which the first wait opens.
+
+        Raises:
+            TimeoutError: it could not connect in the time of this wait.
+        """
+        bound = asyncio.timeout(wait.bound_s())
+        try:
+            async with bound, self._opening:
                 if self._waiter is None:
                     self._waiter = await Waiter(self._dsn).__aenter__()
-            return await self._waiter.ended(id, timeout)
+                return self._waiter
+        except TimeoutError:
+            if bound.expired():
+                raise wait.expired() from None
+            raise
+
+    def _check_process(self) -> None:
+        if self._owner is not None:
+            self._owner.check()
 
     async def _call(self, method: Callable[[], T]) -> T:
+        self._check_process()
         going = self._thread.submit(self._in_turn, method)
         done = asyncio.wrap_future(going)
         try:

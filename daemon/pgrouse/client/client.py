@@ -44,6 +44,7 @@ from pgrouse.client.queries.topic import (
     remove_subscription,
 )
 from pgrouse.client.wait_for import wait_for
+from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import PolicyOptions
 from pgrouse.config.policy_settings import TopicPolicy
@@ -51,6 +52,7 @@ from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.database_errors import explain_database_error
 from pgrouse.errors import DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
 from pgrouse.jsonb import encode
+from pgrouse.process.owner import OwnerProcess
 from pgrouse.publishing.new_message import NewMessage, PublishOptions
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
@@ -109,6 +111,8 @@ class Client:
 
     def __init__(self, where: str | psycopg.Connection[Any]) -> None:
         self._is_own = isinstance(where, str)
+        self._owner = OwnerProcess("Client")
+        self._refuse_on_event_loop()
         with own_errors():
             self.conn: psycopg.Connection[Any] = (
                 session_settings.set_up(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
@@ -123,8 +127,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, unless it is the caller's."""
-        if self._is_own:
+        """Close the connection, unless it is the caller's, or that of the process of which this is a fork."""
+        if self._is_own and self._owner.is_here:
             self.conn.close()
 
     # Messages
@@ -134,12 +138,12 @@ class Client:
     ) -> Published:
         """Publish one message: `pgrouse.publish` on the connection of this client."""
         with own_errors():
-            return publish(self.conn, topic, payload, cipher=cipher, **options)
+            return publish(self._usable_conn(), topic, payload, cipher=cipher, **options)
 
     def publish_many(self, messages: Iterable[NewMessage], *, cipher: Cipher | None = None) -> PublishedMany:
         """Publish any number of messages: `pgrouse.publish_many` on the connection of this client."""
         with own_errors():
-            return publish_many(self.conn, messages, cipher=cipher)
+            return publish_many(self._usable_conn(), messages, cipher=cipher)
 
     def message(self, id: int) -> MessageRecord:  # noqa: A002 - as in SQL
         """Return all that is known of a message, live or archived.
@@ -154,8 +158,9 @@ class Client:
 
     def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002 - as in SQL
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
+        refuse_on_event_loop("Client.wait_for", "await AsyncClient.wait_for()")
         with own_errors():
-            return wait_for(self.conn, id, timeout)
+            return wait_for(self._usable_conn(), id, timeout)
 
     def edit(
         self,
@@ -373,7 +378,23 @@ class Client:
 
     def _path(self) -> AbstractContextManager[None]:
         """Fix what names mean, on the caller's connection only for this block. Raise errors of pgrouse."""
-        return _fixed_path(None if self._is_own else self.conn)
+        conn = self._usable_conn()
+        return _fixed_path(None if self._is_own else conn)
+
+    def _usable_conn(self) -> psycopg.Connection[Any]:
+        """Return the connection.
+
+        Raises:
+            ForkedProcess: this process is a fork of the one that made the client.
+            RuntimeError: it is the client's own, and an event loop runs in this thread, which would stand still.
+        """
+        self._owner.check()
+        self._refuse_on_event_loop()
+        return self.conn
+
+    def _refuse_on_event_loop(self) -> None:
+        if self._is_own:
+            refuse_on_event_loop("Client", "AsyncClient, whose methods are awaited")
 
 
 @contextmanager

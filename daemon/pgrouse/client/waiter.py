@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Any
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.waiting import SharedWait, Waiting
 from pgrouse.config.duration import AnyDuration
+from pgrouse.process.owner import OwnerProcess
 
 
 class Waiter:
@@ -25,7 +27,8 @@ class Waiter:
             ending = await waiter.ended(published, 5)
 
     The connection is served by a thread, which asks for all messages that may have ended by one statement. It is opened
-    again when it breaks; the waits go on. A process needs one, for as long as it runs.
+    again when it breaks; the waits go on. A process needs one, for as long as it runs. A fork of the process opens its
+    own.
 
     Args:
         dsn: a connection string that leads to the server itself: through a pooler no notification arrives; then this
@@ -34,6 +37,11 @@ class Waiter:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
+        self._owner: OwnerProcess | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        """Be closed; in a fork, without what the other process uses."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: Waiting | None = None
         self._thread: threading.Thread | None = None
@@ -50,6 +58,9 @@ class Waiter:
         refuse_on_event_loop("Waiter.wait_for", "await Waiter.ended()")
         wait = self._begin(message_id, timeout)
         try:
+            futures.wait([wait.future], wait.bound_s())
+            if not wait.future.done():
+                raise wait.expired()
             return wait.future.result()
         finally:
             self._end(wait)
@@ -61,28 +72,38 @@ class Waiter:
 
         Args:
             message_id: what publish returned. The publish must be committed.
-            timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
+            timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes. Where
+                the server does not answer, this takes 5 s more.
 
         Raises:
             TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
             MessageNotFound: it was never published, or ended and nothing of it is kept.
             ResultForbidden: this role may not know its result.
             RuntimeError: the Waiter is not open, or was closed in the meantime.
+            ForkedProcess: this process is a fork of the one that opened it: open it again.
         """
         wait = self._begin(message_id, timeout)
+        bound = asyncio.timeout(wait.bound_s())
         try:
-            return await asyncio.wrap_future(wait.future)
+            async with bound:
+                return await asyncio.wrap_future(wait.future)
+        except TimeoutError:
+            if bound.expired():
+                raise wait.expired() from None
+            raise
         finally:
             self._end(wait)
 
     def open(self) -> None:
-        """Connect; done by `with`.
+        """Connect; done by `with`. A fork of a process may do so too.
 
         Raises:
             psycopg.Error: no connection could be made.
         """
-        if self._thread is not None:
+        if self._thread is not None and self._is_here:
             raise RuntimeError("this Waiter is open already")
+        self._reset()
+        self._owner = OwnerProcess("Waiter")
         connected: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(connected,), name="pgrouse-waiter", daemon=True)
         self._thread.start()
@@ -93,7 +114,9 @@ class Waiter:
             raise
 
     def close(self) -> None:
-        """End all waits with a RuntimeError, and disconnect; done by `with`."""
+        """End all waits with a RuntimeError, and disconnect; done by `with`. In a fork it ends nothing."""
+        if not self._is_here:
+            return
         thread, self._thread = self._thread, None
         if thread is not None:
             self._call(lambda waiting: waiting.stop())
@@ -123,6 +146,10 @@ class Waiter:
     ) -> None:
         await asyncio.to_thread(self.close)
 
+    @property
+    def _is_here(self) -> bool:
+        return self._owner is not None and self._owner.is_here
+
     def _close_behind(self, opening: asyncio.Future[None]) -> None:
         """Close it when its opening is over, for which no one waits any more."""
         if opening.cancelled() or opening.exception() is None:
@@ -150,6 +177,8 @@ class Waiter:
 
     def _begin(self, message_id: int, timeout: AnyDuration | None) -> SharedWait:
         wait = SharedWait(message_id, timeout)
+        if self._owner is not None:
+            self._owner.check()
         with self._lock:
             if self._open is None:
                 raise RuntimeError("this Waiter is not open: use `with Waiter(dsn) as waiter`, or `async with`")

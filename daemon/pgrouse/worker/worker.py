@@ -31,6 +31,7 @@ from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import Handler
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.process.new_thread import call_in_new_thread
+from pgrouse.process.owner import OwnerProcess
 from pgrouse.worker.service import CANCEL_S, LAST_SETTLE_S, Service
 
 # The time after the handlers: the last settles, the last report, and closing the connections.
@@ -136,6 +137,7 @@ class Worker:
         self._service: Service | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: WorkerThread | None = None
+        self._owner = OwnerProcess("Worker")
 
     @property
     def name(self) -> str:
@@ -144,8 +146,11 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it processes messages: it was started, and has neither stopped nor failed."""
-        return self._task is not None and not self._task.done()
+        """Whether it processes messages here: it was started, and has neither stopped nor failed.
+
+        Not in a fork of the process that started it; a fork may start its own.
+        """
+        return self._owner.is_here and self._task is not None and not self._task.done()
 
     def status(self) -> dict[str, Any]:
         """Return what it does now, as `pgrouse worker list` shows it.
@@ -167,6 +172,7 @@ class Worker:
             raise RuntimeError("the worker runs already")
         service = _new_service(self._settings(), self._handlers)
         await _check(service)
+        self._owner = OwnerProcess("Worker")
         self._service, self._task = service, asyncio.create_task(_work(service), name="pgrouse worker")
         started = asyncio.ensure_future(service.has_started.wait())
         try:
@@ -193,7 +199,7 @@ class Worker:
         Raises:
             BaseException: the error that ended it before.
         """
-        if self._service is None or self._task is None:
+        if self._service is None or self._task is None or not self._owner.is_here:
             return
         if timeout is not None:
             self._service.shutdown_timeout_s = timeout
@@ -205,10 +211,12 @@ class Worker:
     async def wait(self) -> None:
         """Wait until it has stopped: by `stop`, by `pgrouse worker drain`, or because it failed.
 
+        In a fork of the process that started it there is nothing to wait for.
+
         Raises:
             BaseException: why it failed.
         """
-        if self._task is not None:
+        if self._task is not None and self._owner.is_here:
             await asyncio.shield(self._task)
 
     async def run(self) -> None:
@@ -257,7 +265,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         thread, service = self._thread, self._service
-        if thread is not None and service is not None:
+        if thread is not None and service is not None and self._owner.is_here:
             thread.stop(service.shutdown.request, service.shutdown_timeout_s)
 
     def _settings(self) -> config.Config:

@@ -24,6 +24,7 @@ from pgrouse.client.connection import pooler
 from pgrouse.client.connection.database import Database as DatabaseConnector
 from pgrouse.client.connection.pooled import FAILURES, AsyncPoolConnection
 from pgrouse.config.config import Config
+from pgrouse.process.owner import OwnerProcess
 from pgrouse.web.access.caller import Caller
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class DatabasePool:
         self._check_task: asyncio.Task[None] | None = None
         self._opened: WeakSet[Connection] = WeakSet()
         self.is_away = False
+        self._owner = OwnerProcess("connection pool")
         self.pool: AsyncConnectionPool[AsyncPoolConnection[Row]] = AsyncConnectionPool(
             self.connector.named("web"),
             connection_class=AsyncPoolConnection[Row],
@@ -119,6 +121,7 @@ class DatabasePool:
 
     async def open(self) -> None:
         """Begin to connect; returns at once, also while the database is away."""
+        self._owner = OwnerProcess("connection pool")
         await self.pool.open(wait=False)
 
     async def _configure(self, conn: Connection) -> None:
@@ -152,6 +155,7 @@ class DatabasePool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """Lend an autocommit connection. If it turns out dead, the others of the pool are looked at too."""
+        self._owner.check()
         async with self.pool.connection(AWAY_WAIT_S if self.is_away else WAIT_S) as conn:
             # It may also be full, for new connections only.
             self.is_away = False

@@ -19,6 +19,7 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.encryption import Encryption
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
 from pgrouse.process.new_thread import call_in_new_thread
+from pgrouse.process.owner import OwnerProcess
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
 
@@ -39,8 +40,6 @@ class DaemonRuntime:
     Attributes:
         stopping: whether the daemon is shutting down.
         resources: what the lifespan yielded.
-        pool: connections for async handlers.
-        blocking_pool: connections for handlers in threads.
     """
 
     def __init__(self, db: Database, in_flight: InFlight, metrics: MetricsRecorder, encryption: Encryption) -> None:
@@ -48,11 +47,23 @@ class DaemonRuntime:
         self.resources: Any = None
         self.encryption = encryption
         self.metrics = metrics
-        self.pool: AsyncConnectionPool = db.pool()
-        self.blocking_pool: ConnectionPool = db.blocking_pool()
+        self._pool, self._blocking_pool = db.pool(), db.blocking_pool()
+        self._owner = OwnerProcess("handler's context")
         self._in_flight = in_flight
         # One log for all messages: an outage is one event, whatever the number of messages that wait for its end.
         self._ack_first_failures = FailureLog("ack_first")
+
+    @property
+    def pool(self) -> AsyncConnectionPool:
+        """Connections for async handlers; not for a process that a handler forked."""
+        self._owner.check()
+        return self._pool
+
+    @property
+    def blocking_pool(self) -> ConnectionPool:
+        """Connections for handlers in threads; not for a process that a handler forked."""
+        self._owner.check()
+        return self._blocking_pool
 
     def holds(self, message: Message) -> bool:
         """Whether the message is still this worker's: in flight under this claim, and not cancelled."""
@@ -98,6 +109,7 @@ class DaemonRuntime:
 
         On the event loop the caller awaits the result; in a thread this call waits.
         """
+        self._owner.check()
         if is_on_event_loop():
             return asyncio.wrap_future(self._in_flight.extend(message, lock_duration))
         # Do not keep the future in a variable: an exception that it raises has this frame in its traceback.
@@ -127,13 +139,13 @@ class DaemonRuntime:
                 return lost
 
     async def __aenter__(self) -> DaemonRuntime:
-        await self.pool.open()
-        self.blocking_pool.open()
+        await self._pool.open()
+        self._blocking_pool.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         # Running handlers were stopped and waited for already; this does not wait again.
         await asyncio.gather(
-            self.pool.close(timeout=CLOSE_POOL_S),
-            call_in_new_thread(partial(self.blocking_pool.close, timeout=CLOSE_POOL_S)),
+            self._pool.close(timeout=CLOSE_POOL_S),
+            call_in_new_thread(partial(self._blocking_pool.close, timeout=CLOSE_POOL_S)),
         )
