@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / ".site"
 PAGES = SITE / "pages"
 CONFIG = "zensical.toml"
+STYLE = "site.css"
 ADDRESS = "127.0.0.1:8000"
 FIRST = (
     "README.md",
@@ -61,6 +62,7 @@ def copy_pages() -> None:
             pages += _linked(page)
     (PAGES / "docs" / "reference" / "api.md").write_text(_api(), encoding="utf-8")
     shutil.copy(ROOT / "docs" / CONFIG, SITE / CONFIG)
+    shutil.copy(ROOT / "docs" / STYLE, PAGES / "docs" / STYLE)
 
 
 def _copy(file: Path) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from docs import build_site
+from playwright.sync_api import sync_playwright
 
 import pgrouse
 from tests.docs.page import ROOT
+from tests.web.chromium import ARGUMENTS, CHROMIUM, NO_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,30 @@ def test_blocks_of_code_are_blocks_and_pages_name_no_other_host(site: Path) -> N
     } == set()
     loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="?(?:https?:)?//|<link[^>]* rel="?stylesheet"?[^>]*https?://')
     assert {path for path, text in pages.items() if loaded.search(text)} == set()
+
+
+# The blocks of code of a page that are wider than what is shown of them.
+CUT = """
+    [...document.querySelectorAll("pre > code")].filter(each => each.scrollWidth > each.clientWidth)
+        .map(each => each.textContent.slice(0, 60))
+"""
+
+
+@pytest.mark.long
+def test_no_line_of_a_block_of_code_is_cut(site: Path) -> None:
+    if not Path(CHROMIUM).exists():
+        pytest.skip(NO_CHROMIUM)
+    cut = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=90_000)
+        tab = browser.new_page(viewport={"width": 1280, "height": 800})
+        for page in sorted(site.rglob("index.html")):
+            tab.goto(page.as_uri())
+            cut[str(page.relative_to(site))] = tab.evaluate(CUT)
+        browser.close()
+
+    assert len(cut) > 80
+    assert {page: blocks for page, blocks in cut.items() if blocks} == {}
 
 
 def _build_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
