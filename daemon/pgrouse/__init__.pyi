@@ -53,6 +53,7 @@ from pgrouse.publishing.new_message import NewMessage as NewMessage
 from pgrouse.publishing.publish import publish as publish
 from pgrouse.publishing.publish import publish_many as publish_many
 from pgrouse.publishing.published import Published as Published
+from pgrouse.schema_name import use_schema as use_schema
 from pgrouse.worker.worker import Worker as Worker
 
 __version__: str

@@ -8,6 +8,7 @@ import re
 import psycopg
 from psycopg import errors
 
+from pgrouse import schema_name
 from pgrouse.errors import ExitCode, PgrouseError
 
 UNREACHABLE = ExitCode.DATABASE_UNREACHABLE
@@ -85,7 +86,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         case PgrouseError(exit_code=ExitCode.DATABASE_UNREACHABLE, __cause__=BaseException() as cause):
             return explain(cause)
         case PgrouseError():
-            return str(error), error.exit_code
+            return schema_name.current().text(str(error)), error.exit_code
         case OSError():
             return f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), PROBLEM
         case psycopg.Error():
@@ -100,7 +101,7 @@ def explain_database_error(error: psycopg.Error) -> tuple[str, int]:
             _connect_error(error) if isinstance(error, psycopg.OperationalError) else (_server_message(error), PROBLEM)
         )
     what, fix, code = _meaning(error)
-    return f"{what}: {fix}" if fix else what, code
+    return f"{what}: {schema_name.current().text(fix)}" if fix else what, code
 
 
 def _server_message(error: psycopg.Error) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from pgrouse import search_path
+from pgrouse import connection_schema, schema_name, search_path
 from pgrouse.errors import ConfigError
 
 # Settings that decide what a statement means and what it returns.
@@ -87,7 +87,7 @@ FOUND = b"""
 
 
 def set_up(conn: C) -> C:
-    """Set up a new pgrouse connection; return it.
+    """Set up a new pgrouse connection, for the schema that calls mean here; return it.
 
     A connection that fails is closed. Through a pooler it prepares no statements.
     """
@@ -97,7 +97,7 @@ def set_up(conn: C) -> C:
     except BaseException:
         conn.close()
         raise
-    return conn
+    return connection_schema.use(conn, schema_name.current())
 
 
 async def set_up_async(conn: A) -> A:
@@ -108,7 +108,7 @@ async def set_up_async(conn: A) -> A:
     except BaseException:
         await conn.close()
         raise
-    return conn
+    return connection_schema.use(conn, schema_name.current())
 
 
 def check(conn: psycopg.Connection[Any], needed: Mapping[str, str] = NEEDED) -> None:

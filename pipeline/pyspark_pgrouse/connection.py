@@ -15,12 +15,13 @@ from psycopg import OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DeadlockDetected
 
-from pgrouse import session_settings
+from pgrouse import connection_schema, schema_name, session_settings
 from pgrouse.client.call import run
 from pgrouse.client.queries.row import SET_VALUES
 from pgrouse.client.queries.table import schema_access, table_columns
 from pgrouse.config import dsn as dsns
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
+from pyspark_pgrouse.queue_dsn import schema_of
 from pyspark_pgrouse.replica import ReplayTarget, wait_for_replay
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def conninfo(dsn: str | None) -> str:
 
 
 def connect(dsn: str | None) -> psycopg.Connection[Any]:
-    """Open an autocommit connection.
+    """Open an autocommit connection to a queue: statements on it are for its schema.
 
     Args:
         dsn: None = the environment, as libpq reads it.
@@ -86,7 +87,8 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
         DatabaseUnreachable: with libpq's reason, without the password.
     """
     try:
-        return session_settings.set_up(psycopg.connect(conninfo(dsn), autocommit=True))
+        with schema_name.use_schema(schema_of(dsn)):
+            return session_settings.set_up(psycopg.connect(conninfo(dsn), autocommit=True))
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(_redacted(error, dsn)) from None  # the cause would show the connection string
 
@@ -187,7 +189,7 @@ def arrow(
                 wait_for_replay(cursor, target)
             if values is not None:
                 _set_values(conn, values)
-            cursor.execute(query)
+            cursor.execute(schema_of(dsn).render_around_values(query))
             yield from cursor.fetch_record_batch()
         except (dbapi.Error, OSError) as error:
             raise PgrouseError(f"reading failed: {dsns.redact(str(error), dsns.secrets(dsn))}") from None
@@ -227,23 +229,26 @@ def check(conn: psycopg.Connection[Any], table: str, columns: Sequence[str]) -> 
         columns: the columns that will be read.
 
     Raises:
-        SchemaMismatch: there is no schema `messages` here, or it is older than this reader.
+        SchemaMismatch: there is no such schema here, or it is older than this reader.
         ConfigError: the role may not read; the text has the GRANT that fixes it.
     """
-    who = conn.info.user
+    who, schema = conn.info.user, connection_schema.schema_of(conn)
+    operator = schema.text("messages_operator")
     there, usable = run(conn, schema_access())
     if not there:
         raise SchemaMismatch(
-            f"database {conn.info.dbname} has no schema messages: run `pgrouse migrate` there, or name the right one"
+            f"database {conn.info.dbname} has no schema {schema.name}: run `pgrouse migrate` there, "
+            "or name the right one"
         )
     if not usable:
-        raise ConfigError(f"role {who} may not use the schema messages: GRANT messages_operator TO {who}")
+        raise ConfigError(f"role {who} may not use the schema {schema.name}: GRANT {operator} TO {who}")
     found = {column.name: column.is_readable for column in run(conn, table_columns(table))}
     wanted = sorted(set(columns))
     if missing := [name for name in wanted if name not in found]:
-        raise SchemaMismatch(f"messages.{table} has no column {', '.join(missing)}: run `pgrouse migrate`")
+        raise SchemaMismatch(f"{schema.identifier}.{table} has no column {', '.join(missing)}: run `pgrouse migrate`")
     if denied := [name for name in wanted if not found[name]]:
         raise ConfigError(
-            f"role {who} may not read {', '.join(denied)} of messages.{table}: GRANT messages_operator TO {who}, "
+            f"role {who} may not read {', '.join(denied)} of {schema.identifier}.{table}: "
+            f"GRANT {operator} TO {who}, "
             "or leave them out by option columns"
         )

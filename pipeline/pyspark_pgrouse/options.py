@@ -8,9 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse.queue_dsn import dsn_of, queue_dsn
+
+if TYPE_CHECKING:
+    from pgrouse.config.config import DatabaseSettings
 
 T = TypeVar("T", int, None)
 
@@ -39,6 +43,7 @@ READING = (*ENDED, Mode.READY)
 READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "mode": READING,
     "dsn": READING,
+    "schema": READING,
     "topics": READING,
     "columns": READING,
     "since": ENDED,
@@ -53,7 +58,7 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "groupBy": READING,
     "replicaDsn": ENDED,
 }
-WRITE_OPTIONS = ("dsn", "topic", "job", "maxRejected")
+WRITE_OPTIONS = ("dsn", "schema", "topic", "job", "maxRejected")
 STREAM_OPTIONS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets")
 BATCH_OPTIONS = ("pushdown", "limit", "groupBy")
 # Spark also passes its own options to the sink of a stream.
@@ -81,6 +86,8 @@ class Options:
     mode: Mode = Mode.ARCHIVE
     dsn: str | None = field(default=None, repr=False)
     """A connection string or URI of libpq; None = the environment (PG*, PGSERVICE), as libpq reads it."""
+    schema: str | None = None
+    """The schema of the queue; None = that of the environment, else `messages`."""
     replica_dsn: str | None = field(default=None, repr=False)
     """The connection string of a standby that the rows are read from, while `dsn` plans the read; None = `dsn` does
     both."""
@@ -144,16 +151,29 @@ def configured_dsn() -> str | None:
     Raises:
         ConfigProblems: the configuration has an error.
     """
+    return dsn_of(_configured())
+
+
+def _configured() -> DatabaseSettings:
     from pgrouse.config.config import load  # noqa: PLC0415 - slow to import, and executors need none of it
 
-    return load().database.dsn
+    return load().database
+
+
+def _database(given: dict[str, str]) -> str | None:
+    """Return the connection string of an option, or else the one that the commands of pgrouse use."""
+    if given.get("dsn"):
+        return queue_dsn(given["dsn"], given.get("schema"))
+    settings = _configured()
+    return queue_dsn(settings.dsn or None, given.get("schema") or settings.schema)
 
 
 def _for_writing(given: dict[str, str]) -> Options:
     _check_known(set(given) - set(SPARK_OPTIONS), WRITE_OPTIONS, READ_OPTIONS, "is for reading, not for writing")
     return Options(
         mode=Mode.PUBLISH,
-        dsn=given.get("dsn") or configured_dsn(),
+        dsn=_database(given),
+        schema=given.get("schema"),
         topic=given.get("topic") or None,
         job=given.get("job") or None,
         max_rejected=number(given, "maxRejected", None, least=0),
@@ -166,8 +186,9 @@ def _for_reading(given: dict[str, str], operation: Operation, now: datetime) -> 
     _check_combination(given, mode, operation)
     options = Options(
         mode=mode,
-        dsn=given.get("dsn") or configured_dsn(),
-        replica_dsn=given.get("replicadsn") or None,
+        dsn=_database(given),
+        schema=given.get("schema"),
+        replica_dsn=_replica(given),
         topics=names(given, "topics"),
         columns=names(given, "columns"),
         since=moment(given, "since", operation, now),
@@ -207,6 +228,10 @@ def _check_known(given: Iterable[str], known: Iterable[str], others: Iterable[st
         near = difflib.get_close_matches(name, shown, 1)
         hint = f"did you mean {shown[near[0]]}? " if near else ""
         raise ConfigError(f"no option {name}: {hint}Known: {', '.join(shown.values())}")
+
+
+def _replica(given: dict[str, str]) -> str | None:
+    return queue_dsn(given["replicadsn"], given.get("schema")) if given.get("replicadsn") else None
 
 
 def _mode(given: dict[str, str]) -> Mode:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from pgrouse import schema_name
 from pgrouse.config.config import load
 from pgrouse.web.access import listen_socket, tokens
 from pgrouse.web.server import WebServer
@@ -36,7 +37,7 @@ class Site:
         settings = load(
             environ={},
             overrides={
-                "database": {"dsn": dsn or database.dsn},
+                "database": {"dsn": dsn or database.dsn, "schema": schema_name.current().name},
                 "worker": {"maintenance_interval": maintenance_interval or "5s"},
                 "web": {"run_maintenance": maintenance_interval is not None, **given},
             },

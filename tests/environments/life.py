@@ -151,12 +151,7 @@ class Life:
 
     def finish(self, daemon: Daemon) -> dict[str, Any]:
         """Wait until everything has ended; return how many of each topic ended how, and the outputs of some topics."""
-        with psycopg.connect(
-            self.database.dsn,
-            autocommit=True,
-            client_encoding="utf8",
-            options="-c statement_timeout=0 -c DateStyle=ISO",
-        ) as conn:
+        with self.database.connect(client_encoding="utf8", options="-c statement_timeout=0 -c DateStyle=ISO") as conn:
             conn.execute("SET default_transaction_isolation = 'read committed'")
             waiting = "SELECT topic, attempts, locked_by FROM messages.message WHERE topic <> 'tick'"
 

@@ -15,6 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
+from pgrouse import connection_schema, schema_name
 from pgrouse.install import schema
 
 CRON_DATABASE = "pgrouse_cron"
@@ -64,7 +65,8 @@ class Postgres:
 
     def admin(self, dbname: str = "postgres") -> psycopg.Connection[Any]:
         """Return a new autocommit connection as superuser. As a context manager it closes itself."""
-        return psycopg.connect(self.dsn(dbname), autocommit=True)
+        conn = psycopg.connect(self.dsn(dbname), autocommit=True)
+        return connection_schema.use(conn, schema_name.current())
 
     @contextmanager
     def new_database(self, template: str | None = None) -> Iterator[Database]:
@@ -151,10 +153,13 @@ class Database:
         return self.server.dsn(self.name)
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        """Return a new connection, in autocommit by default, that is closed when the test ends."""
+        """Return a new connection, in autocommit by default, that is closed when the test ends.
+
+        In a block of `use_schema`, and with PGROUSE_DATABASE__SCHEMA, its statements are rendered.
+        """
         conn = psycopg.connect(self.dsn, **{"autocommit": True, **options})
         self._connections.append(conn)
-        return conn
+        return connection_schema.use(conn, schema_name.current())
 
     def disconnect(self) -> None:
         """Close all connections that `connect` made."""

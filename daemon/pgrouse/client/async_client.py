@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
+from pgrouse import schema_name
 from pgrouse.client.client import Client, own_errors
 from pgrouse.client.message_result import MessageResult, Wait
 from pgrouse.client.waiter import Waiter
@@ -52,10 +53,12 @@ class AsyncClient:
 
     Args:
         dsn: a connection string, for a connection of its own in autocommit mode. It is made when the block is entered.
+        schema: as of `Client`.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, *, schema: str | None = None) -> None:
         self._dsn = dsn
+        self._schema = schema or schema_name.current().name
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pgrouse client")
         self._client: Client
         self._owner: OwnerProcess | None = None
@@ -67,7 +70,9 @@ class AsyncClient:
 
     async def __aenter__(self) -> AsyncClient:
         self._owner = OwnerProcess("AsyncClient")
-        self._client = await asyncio.get_running_loop().run_in_executor(self._thread, Client, self._dsn)
+        self._client = await asyncio.get_running_loop().run_in_executor(
+            self._thread, partial(Client, self._dsn, schema=self._schema)
+        )
         return self
 
     async def __aexit__(
@@ -152,7 +157,7 @@ class AsyncClient:
         try:
             async with bound, self._opening:
                 if self._waiter is None:
-                    self._waiter = await Waiter(self._dsn).__aenter__()
+                    self._waiter = await Waiter(self._dsn, schema=self._schema).__aenter__()
                 return self._waiter
         except TimeoutError:
             if bound.expired():

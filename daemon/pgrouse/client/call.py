@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
 from pgrouse.config.duration import AnyDuration, to_timedelta
+from pgrouse.connection_schema import schema_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -36,7 +37,8 @@ class Call(Generic[T]):
     """One call.
 
     Attributes:
-        statement: names every function and type with its schema, so that it means the same on any connection.
+        statement: names every function and type with its schema, so that it means the same on any connection. That of
+            the queue is `messages` here, and is rendered when the call is made: `run` and `run_async` are the door.
         values: of its placeholders.
         read: turns the rows into the result.
     """
@@ -50,13 +52,14 @@ def run(conn: psycopg.Connection[Any], call: Call[T]) -> T:
     """Make a call and return its result. Errors of the server are psycopg's."""
     # A cursor of our own: the factories of the connection would change what comes back.
     with psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
-        return call.read(cursor.execute(call.statement, call.values, binary=True).fetchall())
+        statement = schema_of(conn).render_bytes(call.statement)
+        return call.read(cursor.execute(statement, call.values, binary=True).fetchall())
 
 
 async def run_async(conn: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
     """Make a call and return its result. Errors of the server are psycopg's."""
     async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        await cursor.execute(call.statement, call.values, binary=True)
+        await cursor.execute(schema_of(conn).render_bytes(call.statement), call.values, binary=True)
         return call.read(await cursor.fetchall())
 
 

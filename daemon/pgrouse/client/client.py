@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack
@@ -49,6 +49,7 @@ from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import PolicyOptions
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
+from pgrouse.connection_schema import rendering
 from pgrouse.database_errors import explain_database_error
 from pgrouse.errors import DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
 from pgrouse.jsonb import encode
@@ -56,6 +57,7 @@ from pgrouse.process.owner import OwnerProcess
 from pgrouse.publishing.new_message import NewMessage, PublishOptions
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
+from pgrouse.schema_name import schema_name, use_schema
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -107,13 +109,15 @@ class Client:
     Args:
         where: a connection string, for a connection of its own in autocommit mode; or a connection of the caller, who
             then begins and commits the transactions.
+        schema: that of the queue. None = that of `use_schema` or of the environment, else `messages`.
     """
 
-    def __init__(self, where: str | psycopg.Connection[Any]) -> None:
+    def __init__(self, where: str | psycopg.Connection[Any], *, schema: str | None = None) -> None:
         self._is_own = isinstance(where, str)
         self._owner = OwnerProcess("Client")
         self._refuse_on_event_loop()
-        with own_errors():
+        self._schema = None if schema is None else schema_name(schema)
+        with self._meaning():
             self.conn: psycopg.Connection[Any] = (
                 session_settings.set_up(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
             )
@@ -137,12 +141,12 @@ class Client:
         self, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[PublishOptions]
     ) -> Published:
         """Publish one message: `pgrouse.publish` on the connection of this client."""
-        with own_errors():
+        with self._meaning():
             return publish(self._usable_conn(), topic, payload, cipher=cipher, **options)
 
     def publish_many(self, messages: Iterable[NewMessage], *, cipher: Cipher | None = None) -> PublishedMany:
         """Publish any number of messages: `pgrouse.publish_many` on the connection of this client."""
-        with own_errors():
+        with self._meaning():
             return publish_many(self._usable_conn(), messages, cipher=cipher)
 
     def message(self, id: int) -> MessageRecord:  # noqa: A002 - as in SQL
@@ -159,7 +163,7 @@ class Client:
     def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002 - as in SQL
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
         refuse_on_event_loop("Client.wait_for", "await AsyncClient.wait_for()")
-        with own_errors():
+        with self._meaning():
             return wait_for(self._usable_conn(), id, timeout)
 
     def edit(
@@ -244,7 +248,8 @@ class Client:
         """
         with self._path():
             wanted = {topic: DesiredPolicy(TopicPolicy.model_validate(settings))}
-            return [str(change) for change in policy_change.apply(self.conn, wanted)]
+            with rendering(self.conn):
+                return [str(change) for change in policy_change.apply(self.conn, wanted)]
 
     def subscriptions(self, topic: str | None = None) -> list[Subscription]:
         """Return who gets copies of which topic: of all, or on either side of one."""
@@ -376,10 +381,12 @@ class Client:
         with self._path():
             return run(self.conn, call)
 
-    def _path(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _path(self) -> Iterator[None]:
         """Fix what names mean, on the caller's connection only for this block. Raise errors of pgrouse."""
         conn = self._usable_conn()
-        return _fixed_path(None if self._is_own else conn)
+        with self._meaning(), nullcontext() if self._is_own else search_path.fixed(conn):
+            yield
 
     def _usable_conn(self) -> psycopg.Connection[Any]:
         """Return the connection.
@@ -396,11 +403,11 @@ class Client:
         if self._is_own:
             refuse_on_event_loop("Client", "AsyncClient, whose methods are awaited")
 
-
-@contextmanager
-def _fixed_path(conn: psycopg.Connection[Any] | None) -> Iterator[None]:
-    with own_errors(), nullcontext() if conn is None else search_path.fixed(conn):
-        yield
+    @contextmanager
+    def _meaning(self) -> Iterator[None]:
+        """Let calls mean the queue of this client. Raise errors of pgrouse."""
+        with own_errors(), nullcontext() if self._schema is None else use_schema(self._schema):
+            yield
 
 
 def _json(value: Any, name: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from pgrouse import schema_name
 from pgrouse.client.call import Call, value
 from pgrouse.client.calls.processing.wake import StateOfMessage
 from pgrouse.config import duration
@@ -100,7 +101,8 @@ class Wait:
                 raise ResultForbidden(
                     f"this role may not know how message {row.id} ended: publish it with expect_result=True, "
                     "and as this role, "
-                    "without a key to which other roles publish, or grant SELECT (output) ON messages.message_archive"
+                    "without a key to which other roles publish, or grant SELECT (output) "
+                    f"ON {schema_name.current().identifier}.message_archive"
                 )
             case _ if self.was_seen:
                 # Only a success can leave nothing behind.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -12,15 +12,17 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from pgrouse import session_settings
+from pgrouse.connection_schema import rendering
 from pgrouse.errors import DatabaseUnreachable
-from pgrouse.install import schema
+from pgrouse.install import schema as installation
 from pgrouse.publishing.drivers.connection_types import DjangoConnection, SqlalchemyConnection
+from pgrouse.schema_name import use_schema
 
 # What the installation sets for the rest of the transaction.
 SETTINGS = (
     "lock_timeout",
     "transaction_timeout",
-    *re.findall(r"SET LOCAL ([\w.]+)", schema.script("session.sql").decode()),
+    *re.findall(r"SET LOCAL ([\w.]+)", installation.script("session.sql").decode()),
 )
 
 # Only settings that differ are set: a role may read some that it may not set, not even to their own values.
@@ -30,8 +32,10 @@ RESTORE = """
 """
 
 
-def migrate(where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnection | str) -> list[str]:
-    """Install the schema `messages`, or bring it up to date.
+def migrate(
+    where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnection | str, *, schema: str | None = None
+) -> list[str]:
+    """Install the schema of the queue, or bring it up to date.
 
     Return the names of what was applied: nothing if it is up to date.
 
@@ -42,20 +46,23 @@ def migrate(where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnec
         where: a blocking connection of psycopg 3, or one of SQLAlchemy or Django that uses it: everything happens in
             its transaction, as with `publish`; you commit, unless the connection is in autocommit mode. Or a connection
             string: it is committed.
+        schema: its name. None = that of `use_schema` or of the environment, else `messages`.
 
     Raises:
+        ValueError: a schema of the queue cannot have this name.
         TypeError: the connection is async, or of another driver.
         DatabaseUnreachable: no connection could be made.
         SchemaMismatch: the schema is newer than this version, or another role must do it; says which.
         MigrationEdited: a migration that was applied has another text now.
         psycopg.errors.LockNotAvailable: another session uses a table of the schema for longer than 5 s; try again.
     """
-    if isinstance(where, str):
-        with _connected(where) as conn:
-            return schema.migrate(conn)
-    conn = _psycopg_connection(where)
-    with _as_usual(conn), _joined(conn):
-        return schema.migrate(conn)
+    with nullcontext() if schema is None else use_schema(schema):
+        if isinstance(where, str):
+            with _connected(where) as conn:
+                return installation.migrate(conn)
+        conn = _psycopg_connection(where)
+        with _as_usual(conn), rendering(conn), _joined(conn):
+            return installation.migrate(conn)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
 from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
+from pgrouse.connection_schema import rendering
 from pgrouse.publishing.drivers import find_driver
 from pgrouse.publishing.new_message import FIRST
 from pgrouse.publishing.statement import Statement
@@ -224,13 +225,14 @@ def _run(conn: psycopg.Connection[Any], wait: Wait) -> MessageResult:
     answer: Any = None
     with _ending_in_time(wait), _closed_in_time(wait, conn):
         try:
-            conn.execute(LISTEN)
+            with rendering(conn):
+                conn.execute(LISTEN)
             while True:
                 answer = _do(conn, steps.send(answer))
         except StopIteration as end:
             return cast("MessageResult", end.value)
         finally:
-            with suppress(psycopg.Error):
+            with suppress(psycopg.Error), rendering(conn):
                 conn.execute(UNLISTEN)
 
 
@@ -245,13 +247,14 @@ async def _run_async(conn: psycopg.AsyncConnection[Any], wait: Wait) -> MessageR
     answer: Any = None
     with _ending_in_time(wait), _closed_in_time(wait, conn):
         try:
-            await conn.execute(LISTEN)
+            with rendering(conn):
+                await conn.execute(LISTEN)
             while True:
                 answer = await _do_async(conn, steps.send(answer))
         except StopIteration as end:
             return cast("MessageResult", end.value)
         finally:
-            with suppress(psycopg.Error):
+            with suppress(psycopg.Error), rendering(conn):
                 await conn.execute(UNLISTEN)
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from pgrouse import schema_name
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.waiting import SharedWait, Waiting
 from pgrouse.config.duration import AnyDuration
@@ -33,10 +34,12 @@ class Waiter:
     Args:
         dsn: a connection string that leads to the server itself: through a pooler no notification arrives; then this
             warns and polls each second.
+        schema: that of the queue. None = that of `use_schema` or of the environment, else `messages`.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, *, schema: str | None = None) -> None:
         self._dsn = dsn
+        self._schema = schema_name.current() if schema is None else schema_name.schema_name(schema)
         self._owner: OwnerProcess | None = None
         self._reset()
 
@@ -157,7 +160,7 @@ class Waiter:
 
     def _run(self, connected: Future[None]) -> None:
         try:
-            with asyncio.Runner() as runner:
+            with schema_name.use_schema(self._schema), asyncio.Runner() as runner:
                 self._loop, self._waiting = runner.get_loop(), Waiting(self._dsn)
                 with self._lock:
                     self._open = set()

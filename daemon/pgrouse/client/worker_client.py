@@ -17,11 +17,13 @@ from typing import Any, Generic, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, DataError, Error
 from psycopg.adapt import PyFormat, Transformer
+from psycopg.rows import tuple_row
 
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.processing import claim, run, settle, wake
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
+from pgrouse.connection_schema import schema_of
 
 T = TypeVar("T")
 
@@ -276,8 +278,8 @@ class WorkerClient:
             raise UnwritableValue("".join(traceback.format_exception_only(error)).strip()) from error
 
     async def _send(self, call: Call[T]) -> _Answer[T]:
-        cursor = self.conn.cursor(binary=True)
-        await cursor.execute(call.statement, call.values)
+        cursor = AsyncCursor(self.conn, row_factory=tuple_row)
+        await cursor.execute(schema_of(self.conn).render_bytes(call.statement), call.values, binary=True)
         return _Answer(cursor, call)
 
 

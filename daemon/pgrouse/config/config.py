@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -48,6 +49,10 @@ from pgrouse.config.source import (
 )
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.printable import printable
+from pgrouse.schema_name import WRITTEN, checked
+
+# pydantic has a method of that name, which it took out of use.
+warnings.filterwarnings("ignore", 'Field name "schema" in "DatabaseSettings" shadows an attribute in parent')
 
 DEFAULT_PATH = Path("pgrouse.toml")
 
@@ -74,6 +79,7 @@ def _web_address(text: str) -> str:
 
 
 Dsn = Annotated[str, AfterValidator(_dsn)]
+SchemaText = Annotated[str, AfterValidator(printable), AfterValidator(checked)]
 PolicyName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$")]
 ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
 TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
@@ -99,6 +105,9 @@ class DatabaseSettings(Section):
     listen_dsn: Dsn | None = Field(default=None, repr=False)
     """Where to LISTEN, if not at `dsn`. LISTEN needs a direct connection; a pooler in transaction mode does not provide
     one."""
+    schema: SchemaText = WRITTEN  # type: ignore[assignment]
+    """The schema of the queue. The names of its roles, NOTIFY channels and jobs begin with it, so that several queues
+    may be in one database."""
     connect_timeout: Annotated[Duration, between(S, 300 * S)] = 10 * S
     """How long one attempt to connect may take; whole seconds."""
     prepare: bool = True

@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from pgrouse import schema_name
 from pgrouse.demo import run
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode
@@ -41,6 +42,8 @@ def demo(directory: Path | None, limit: int | None, dsn: str | None, keep: bool,
     killed worker, how messages without a notification are found, and how soon a sleeping worker wakes. Then it checks
     its results: exit code 0 if all are right, 1 if not.
     """
+    # Its files are written for this schema.
+    schema_name.set_default(schema_name.DEFAULT)
     _end_in_order_when_told_to()
     shown = Screen(sys.stderr if as_json else sys.stdout)
     if stop:

@@ -84,6 +84,7 @@ def check_version(target: DoctorTarget) -> Iterator[Finding]:
 
 def check_functions(target: DoctorTarget) -> Iterator[Finding]:
     """Report functions that are missing, or differ from their file although it was applied."""
+    schema, made = target.database.schema, functions()
     with target.reading() as conn:
         applied = _applied(conn)
         found: dict[str, set[tuple[str, bool]]] = {}
@@ -91,14 +92,14 @@ def check_functions(target: DoctorTarget) -> Iterator[Finding]:
             found.setdefault(name, set()).add((body, definer))
     wrong = [
         name
-        for name, each in functions().items()
-        if each.file in applied and (each.body, each.definer) not in found.get(name, ())
+        for name, each in made.items()
+        if each.file in applied and (schema.render(each.body), each.definer) not in found.get(name, ())
     ]
     for name in wrong:
         what = f"messages.{name} is not as it was installed" if name in found else f"messages.{name} is gone"
-        yield fail("functions", what, _reapply(functions()[name].file))
+        yield fail("functions", what, _reapply(made[name].file))
     if not wrong:
-        yield ok("functions", f"all {len(functions())} are as they were installed")
+        yield ok("functions", f"all {len(made)} are as they were installed")
 
 
 def check_objects(target: DoctorTarget) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from pgrouse.doctor.finding import Finding, fail, ok
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.install.schema import script
 
-GRANT = re.compile(r"\['(messages_\w+)', 'EXECUTE ON FUNCTION ([^']+)'\]")
+GRANT = re.compile(r"\['messages_(\w+)', 'EXECUTE ON FUNCTION ([^']+)'\]")
 LACKING = """
   SELECT g.role, array_agg(DISTINCT g.name ORDER BY g.name)
   FROM unnest(%s::text[], %s::text[]) AS g (role, name)
@@ -30,7 +30,8 @@ ROLES_MISSING = """
   FROM unnest(%s::text[]) AS g (role)
   WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = g.role)
     -- A user that is no superuser installs the schema for itself, and needs no roles.
-    AND (SELECT n.nspowner::regrole::text FROM pg_namespace AS n WHERE n.nspname = 'messages') = 'messages_owner'
+    AND (SELECT n.nspowner::regrole::text FROM pg_namespace AS n WHERE n.nspname = 'messages')
+      = quote_ident('messages_owner')
 """
 ME = """
   SELECT current_user::text, array_agg(p.proname::text ORDER BY p.proname)
@@ -42,7 +43,7 @@ ME = """
 
 @cache
 def granted() -> dict[str, tuple[str, ...]]:
-    """Return which functions this version grants to each role."""
+    """Return which functions this version grants to each kind of role."""
     found: dict[str, tuple[str, ...]] = {}
     for role, names in GRANT.findall(script("grants.sql").decode()):
         found[role] = (*found.get(role, ()), *re.findall(r"messages\.(\w+)", names))
@@ -51,7 +52,8 @@ def granted() -> dict[str, tuple[str, ...]]:
 
 def check_roles(target: DoctorTarget) -> Iterator[Finding]:
     """Report rights that were revoked from the roles since the schema was installed."""
-    pairs = [(role, name) for role, names in granted().items() for name in names]
+    schema = target.database.schema
+    pairs = [(schema.role(kind), name) for kind, names in granted().items() for name in names]
     roles, names = [role for role, _ in pairs], [name for _, name in pairs]
     with target.reading() as conn:
         lacking = conn.execute(LACKING, [roles, names]).fetchall()
@@ -68,7 +70,7 @@ def check_roles(target: DoctorTarget) -> Iterator[Finding]:
 def check_user(target: DoctorTarget) -> Iterator[Finding]:
     """Report rights that the user lacks and that workers with this configuration need."""
     with target.reading() as conn:
-        user, lacking = conn.execute(ME, [list(granted()["messages_worker"])]).fetchone() or ("the user", None)
+        user, lacking = conn.execute(ME, [list(granted()["worker"])]).fetchone() or ("the user", None)
     if not target.settings.topics_with_handler and not target.settings.handlers.modules:
         yield ok("rights", f"this configuration has no handlers, {user} needs no worker rights")
     elif lacking:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import errors
@@ -32,6 +32,7 @@ from pgrouse.doctor import (
 from pgrouse.doctor.finding import Finding, fail, warn
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import DatabaseUnreachable, SchemaMismatch
+from pgrouse.schema_name import SchemaName
 
 WITHIN_S = 5.0
 ALL_WITHIN_S = 45.0
@@ -122,7 +123,15 @@ def examine(
         found = list(_run(target, checks, time.monotonic() + all_within_s))
     finally:
         target.close()
-    return [each for each in found if not only or each.code in only or each.code in ("connection", UNEXAMINED)]
+    chosen = [each for each in found if not only or each.code in only or each.code in ("connection", UNEXAMINED)]
+    return [_about(target.database.schema, each) for each in chosen]
+
+
+def _about(schema: SchemaName, finding: Finding) -> Finding:
+    if schema.is_default:
+        return finding
+    fix = None if finding.fix is None else schema.text(finding.fix)
+    return replace(finding, what=schema.text(finding.what), fix=fix, detail=schema.text(finding.detail))
 
 
 def _run(target: DoctorTarget, checks: Iterable[DoctorCheck], until: float) -> Iterator[Finding]:

@@ -21,12 +21,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row, scalar_row, tuple_row
 
 from pgrouse import search_path, session_settings
+from pgrouse.connection_schema import schema_of
 from pgrouse.errors import PgrouseError, SchemaMismatch
 from pgrouse.install.schema import script
 
 Connection = psycopg.Connection[Any]
 
-PRUNE = "messages.prune_cron_history"
+PRUNE = "prune_cron_history"
 MARK = "/* pgrouse */"  # the command of each pgrouse job begins with this
 # Change the setting only on a direct connection: behind a pooler, the session has the setting of the database and also
 # serves other clients.
@@ -116,13 +117,15 @@ class CronPlacement:
     Attributes:
         queue: the database of the queue.
         cron: the database in which pg_cron keeps its jobs; None without pg_cron.
-        job_user: the role of the jobs: the owner of the schema if that role can log in, else `messages_cron`. None
+        schema: that of the queue.
+        job_user: the role of the jobs: the owner of the schema if that role can log in, else its role `cron`. None
             without a schema.
         user: the role of `conn`.
         superuser: whether that role is a superuser.
     """
 
     queue: str
+    schema: str
     cron: str | None
     job_user: str | None
     user: str
@@ -139,7 +142,7 @@ def install(conn: Connection) -> list[str]:
 
     Missing ones are scheduled, those that differ are fixed, and those that are off are switched on.
 
-    A superuser also creates pg_cron's extension and the role `messages_cron`, if they are needed. Correct jobs are not
+    A superuser also creates pg_cron's extension and the role of the jobs, if they are needed. Correct jobs are not
     changed. A job that is fixed gets a new number. If pg_cron keeps its jobs in another database, the open transaction
     of `conn` is committed: the role must be visible from that database.
 
@@ -148,7 +151,7 @@ def install(conn: Connection) -> list[str]:
 
     Raises:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
-        SchemaMismatch: the database has no schema `messages`.
+        SchemaMismatch: the database has no such schema.
     """
     with _changing(conn) as (place, cron), cron.transaction():
         if place.superuser:
@@ -173,7 +176,7 @@ def remove_left_behind(conn: Connection) -> list[str]:
     """
     with _changing(conn) as (place, cron), cron.transaction():
         _refuse_if_hidden(cron, place)
-        left = _of_missing_databases(cron)
+        left = _of_missing_databases(cron, place)
         for each in left:
             _unschedule(cron, each)
     return sorted({each.name for each in left})
@@ -190,7 +193,7 @@ def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[C
         The problems that `conn` has the right to see; empty if there are none.
 
     Raises:
-        SchemaMismatch: the database has no schema `messages`.
+        SchemaMismatch: the database has no such schema.
     """
     with search_path.fixed_session(conn):
         return _check(conn, silent_after_s)
@@ -205,21 +208,21 @@ def _check(conn: Connection, silent_after_s: float) -> list[CronFinding]:
             findings = [finding for job in wanted for finding in _about(cron, job)]
             findings += [_duplicate(each) for each in _duplicates(cron, place, wanted)]
             findings += _about_server(cron)
-            left = [_left_behind(each) for each in _of_missing_databases(cron)]
+            left = [_left_behind(each) for each in _of_missing_databases(cron, place)]
             return findings + _silence(conn, findings, silent_after_s) + left
     except CronUnavailable as unavailable:
         return [unavailable.finding]
 
 
 def remove(conn: Connection) -> list[str]:
-    """Unschedule the jobs. The role `messages_cron` stays, because other databases may use it.
+    """Unschedule the jobs. Their role stays, because other databases may use it.
 
     Returns:
         The names of the jobs that were there.
 
     Raises:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
-        SchemaMismatch: the database has no schema `messages`.
+        SchemaMismatch: the database has no such schema.
     """
     with _changing(conn) as (place, cron), conn.transaction(), cron.transaction():
         _refuse_if_hidden(cron, place)
@@ -245,7 +248,7 @@ def _changing(conn: Connection) -> Iterator[tuple[CronPlacement, Connection]]:
 
 def _place(conn: Connection) -> CronPlacement:
     query = """
-        SELECT current_database()::text AS queue, me.rolname::text AS user, me.rolsuper AS superuser,
+        SELECT current_database()::text AS queue, %s AS schema, me.rolname::text AS user, me.rolsuper AS superuser,
                -- A role that may not read the settings can still see whether the extension is here.
                CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
                     THEN (SELECT s.setting FROM pg_settings AS s WHERE s.name = 'cron.database_name')
@@ -258,10 +261,10 @@ def _place(conn: Connection) -> CronPlacement:
         FROM pg_roles AS me
         WHERE me.rolname = current_user
         """
-    place = conn.cursor(row_factory=class_row(CronPlacement)).execute(query).fetchone()
+    place = conn.cursor(row_factory=class_row(CronPlacement)).execute(query, [schema_of(conn).name]).fetchone()
     assert place is not None  # noqa: S101 - every session has a role
     if place.job_user is None:
-        raise SchemaMismatch(f"the database {place.queue} has no schema `messages`: run `pgrouse migrate`")
+        raise SchemaMismatch(f"the database {place.queue} has no schema `{place.schema}`: run `pgrouse migrate`")
     return place
 
 
@@ -334,7 +337,7 @@ def _refuse_if_hidden(cron: Connection, place: CronPlacement) -> None:
 def _prepare(conn: Connection, cron: Connection, place: CronPlacement) -> None:
     """Create what only a superuser can: the extension, the role, its rights."""
     cron.execute("CREATE EXTENSION IF NOT EXISTS pg_cron")
-    if place.job_user == "messages_cron":
+    if place.job_user == schema_of(conn).role("cron"):
         with conn.transaction():
             conn.execute(script("cron/role.sql"))
     if not place.is_same_database:
@@ -348,7 +351,10 @@ def _wanted(conn: Connection, place: CronPlacement) -> list[CronJob]:
     """Return the jobs as they should be."""
     rows = conn.cursor(row_factory=tuple_row).execute(script("cron/jobs.sql")).fetchall()
     user = place.job_user or ""
-    jobs = [CronJob(name, schedule, command, place.queue, user) for name, schedule, command in rows]
+    jobs = [
+        CronJob(f"{place.schema}.{name.rpartition('.')[2]}", schedule, command, place.queue, user)
+        for name, schedule, command in rows
+    ]
     return jobs if place.is_same_database else [_in_shared_database(job, place) for job in jobs]
 
 
@@ -358,28 +364,35 @@ def _in_shared_database(job: CronJob, place: CronPlacement) -> CronJob:
     It has another name, and prunes in that database.
     """
     name = _name_in_shared_database(job.name, place.queue)
-    if job.name == PRUNE:
+    if job.name == f"{place.schema}.{PRUNE}":
         job = replace(job, command=script("cron/prune_elsewhere.sql").decode(), database=place.cron or "")
     return replace(job, name=name)
 
 
 def _name_in_shared_database(name: str, queue: str) -> str:
     whole = f"{name}@{queue}"
-    return whole if len(whole.encode()) <= LONGEST_NAME else f"{name}@{hashlib.sha256(queue.encode()).hexdigest()[:16]}"
+    if len(whole.encode()) <= LONGEST_NAME:
+        return whole
+    hashed = f"{name}@{hashlib.sha256(queue.encode()).hexdigest()[:16]}"
+    if len(hashed.encode()) <= LONGEST_NAME:
+        return hashed
+    return f"{name.rpartition('.')[2]}@{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
 
 
-def _of_missing_databases(cron: Connection) -> list[ScheduledJob]:
+def _of_missing_databases(cron: Connection, place: CronPlacement) -> list[ScheduledJob]:
     """Return pgrouse's jobs of databases that do not exist.
 
-    Jobs that prune run in the database of pg_cron, and only their name tells their database.
+    Jobs that prune run in the database of pg_cron, and only their name tells their database: those of this schema are
+    found.
     """
+    prune = f"{place.schema}.{PRUNE}"
     found = _jobs(cron, "starts_with(j.command, %s)", MARK)
     databases = cron.cursor(row_factory=scalar_row).execute("SELECT d.datname::text FROM pg_database AS d").fetchall()
-    of_databases = {_name_in_shared_database(PRUNE, each) for each in databases}
+    of_databases = {_name_in_shared_database(prune, each) for each in databases}
     return [
         each
         for each in found
-        if each.database not in databases or (each.name.startswith(f"{PRUNE}@") and each.name not in of_databases)
+        if each.database not in databases or (each.name.startswith(f"{prune}@") and each.name not in of_databases)
     ]
 
 

@@ -1,4 +1,8 @@
-"""Installs the schema `messages`, updates it, and checks that it is the one that this version works with.
+"""Installs the schema of the queue, updates it, and checks that it is the one that this version works with.
+
+The files say `messages`, and the digests in the ledger are those of the files. `conn` renders what is executed on it
+for the name that the schema has: see `connection_schema`. So each function here takes a connection that pgrouse made,
+or one in a block of `rendering`.
 
 Migrations are numbered, applied once and never edited; because of their digest in the ledger an edit is an error. Every
 other object (function, trigger, view) has its own file, which is applied again whenever its text changed; it may be in
@@ -21,7 +25,8 @@ import psycopg
 from psycopg import errors, sql
 
 from pgrouse import search_path, session_settings
-from pgrouse.errors import MigrationEdited, SchemaMismatch
+from pgrouse.connection_schema import schema_of
+from pgrouse.errors import ConfigError, MigrationEdited, SchemaMismatch
 
 # One lock for all sessions that install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF
 # NOT EXISTS` has a race. Any role that may connect can hold it. Once the schema exists, migrating sessions lock the
@@ -105,6 +110,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
         conn.execute(script("session.sql"))
         session_settings.check(conn, session_settings.WRITING)
+        _check_settings_prefix(conn)
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
         # Publishers and workers queue up behind a waiting lock: it is better to stop, and to try again when the long
@@ -152,7 +158,7 @@ def check(conn: psycopg.Connection) -> None:
         SchemaMismatch: it is missing, older or newer; the text says which, and what to run.
     """
     if not is_installed(conn):
-        raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
+        raise SchemaMismatch(f"the database has no schema `{schema_of(conn).name}`: run `pgrouse migrate`")
     if hidden := _hidden(conn):
         more = " and others" if len(hidden) > 3 else ""  # noqa: PLR2004
         raise SchemaMismatch(
@@ -188,7 +194,7 @@ def _show_all_rows(conn: psycopg.Connection[Any]) -> None:
     if hidden := _hidden(conn):
         raise SchemaMismatch(
             f"an event trigger switches row-level security on again for {hidden[0]}: "
-            "leave the schema messages out in that trigger"
+            f"leave the schema {schema_of(conn).name} out in that trigger"
         )
 
 
@@ -202,6 +208,18 @@ def _refuse_newer(found: set[str], wanted: set[str]) -> None:
         raise SchemaMismatch(
             f"the schema is newer than this version (has migration {unknown[-1]}): upgrade pgrouse on this machine"
         )
+
+
+def _check_settings_prefix(conn: psycopg.Connection) -> None:
+    """Check that functions can have settings that begin with the name of the schema."""
+    try:
+        with conn.transaction():
+            conn.execute("SELECT set_config('messages.is_valid', '', true)")
+    except errors.InvalidName as error:
+        raise ConfigError(
+            f"database.schema: an extension of this server has settings that begin with {schema_of(conn).settings}: "
+            "choose another name"
+        ) from error
 
 
 def _lock(conn: psycopg.Connection) -> None:
@@ -236,7 +254,7 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
         """
         SELECT coalesce(
           (SELECT n.nspowner::regrole::text FROM pg_namespace AS n WHERE n.nspname = 'messages'),
-          (SELECT 'messages_owner' FROM pg_roles AS r WHERE r.rolname = current_user AND r.rolsuper),
+          (SELECT quote_ident('messages_owner') FROM pg_roles AS r WHERE r.rolname = current_user AND r.rolsuper),
           quote_ident(current_user))
         """
     ).fetchone()
@@ -244,7 +262,7 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
     (owner,) = row
     if other := conn.execute(OTHERS, {"owner": owner}).fetchone():
         raise SchemaMismatch(
-            f"the owner of the schema `messages` is {owner}, and {other[0]}, who is no superuser, can act as that: "
+            f"the owner of the schema `{schema_of(conn).name}` is {owner}, and {other[0]}, who is no superuser, can act as that: "
             f"what he has put there would run with the rights of a superuser. Run `pgrouse migrate` as {other[0]}"
         )
     conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(owner)))

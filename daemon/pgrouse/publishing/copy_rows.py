@@ -21,6 +21,7 @@ from pgrouse.publishing.publish_statement import interval_text, is_a_row
 from pgrouse.publishing.published import Published, PublishOutcome
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
+from pgrouse.schema_name import SchemaName
 from pgrouse.telemetry.trace_context import NO_TRACE, NoTrace
 
 if TYPE_CHECKING:
@@ -154,9 +155,10 @@ class CopyPart:
     begin: Callable[[], None]
     needs_connection: bool
 
-    def copy(self) -> bytes:
+    def copy(self, schema: SchemaName) -> bytes:
         """Return the COPY statement for the text of `blocks`, or of each of `copies`."""
-        return f"COPY messages.message ({', '.join(self.columns)}) FROM STDIN (ENCODING 'UTF8')".encode()
+        statement = f"COPY messages.message ({', '.join(self.columns)}) FROM STDIN (ENCODING 'UTF8')"
+        return schema.render(statement).encode()
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the text for one COPY. Lines are gathered, because one write for each line would be slow."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pgrouse import session_settings
+from pgrouse import schema_name, session_settings
 from pgrouse.client.call import Call, run
 from pgrouse.database_errors import silence_driver
 from pgrouse.terminal.lazy_group import shared_options
@@ -47,7 +47,9 @@ class CliSession(Output):
     @cached_property
     def config(self) -> Config:
         """The configuration, read when it is first needed."""
-        return _with_sinks(self.read_config())
+        found = _with_sinks(self.read_config())
+        schema_name.set_default(schema_name.schema_name(found.database.schema))
+        return found
 
     @cached_property
     def config_with_code(self) -> Config:

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from pgrouse import devdb, search_path, session_settings
+from pgrouse.connection_schema import rendering
 from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
@@ -65,7 +66,7 @@ def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
         RuntimeError: it is another database, or a worker runs in it and would lose its policies and schedules; nothing
             was deleted.
     """
-    with conn.transaction(), search_path.fixed(conn):
+    with conn.transaction(), search_path.fixed(conn), rendering(conn):
         _check_name(conn, database)
         # From here on no worker can start.
         conn.execute("LOCK TABLE messages.worker IN ACCESS EXCLUSIVE MODE")

@@ -40,6 +40,7 @@ from pgrouse.process import loop
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
+from pgrouse.schema_name import schema_name, use_schema
 from pgrouse.worker.child import child_process
 from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
 from pgrouse.worker.execution.executor import HandlerExecutor
@@ -92,19 +93,21 @@ class Service:
         self.schemas, self.topic_changed = SchemaCache(handlers), WakeEvent()
         children = _children(settings, handlers, self.runtime.encryption.cipher)
         self.observer = _observer(settings, self.name)
-        self.hooks = self._new_hooks()
-        self.executor = HandlerExecutor(
-            handlers,
-            settings.worker,
-            self.in_flight,
-            self.settle_buffer,
-            self.runtime,
-            children,
-            self._wake,
-            self.schemas,
-            self.observer,
-            self.hooks,
-        )
+        # Handlers and hooks run in copies of this context, where calls mean the queue of this worker.
+        with use_schema(self.db.schema):
+            self.hooks = self._new_hooks()
+            self.executor = HandlerExecutor(
+                handlers,
+                settings.worker,
+                self.in_flight,
+                self.settle_buffer,
+                self.runtime,
+                children,
+                self._wake,
+                self.schemas,
+                self.observer,
+                self.hooks,
+            )
         self.planner = ClaimPlanner(
             self.executor.capacity, self._poll_s, time.monotonic, settings.worker.claim_connections
         )
@@ -128,6 +131,10 @@ class Service:
         Raises:
             LifespanFailed: the lifespan of the handlers cannot be opened, or failed while the worker ran.
         """
+        with use_schema(self.db.schema):
+            await self._work_until_stopped()
+
+    async def _work_until_stopped(self) -> None:
         async with self.runtime:
             if not await self._start_lifespan():
                 return
@@ -467,6 +474,7 @@ def _children(
             without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
             log_settings=settings.log,
             is_encrypted=cipher is not None and cipher.covers(topic),
+            schema=schema_name(settings.database.schema),
         )
         for topic, each in handlers.items()
         if each.mode is ExecutionMode.PROCESS

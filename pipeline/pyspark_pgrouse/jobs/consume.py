@@ -25,6 +25,7 @@ from pyspark_pgrouse.claim.user_function import find_function, source_file
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
+from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.session import session as spark_session
 
 # How many failed messages of a batch are printed, one per line.
@@ -114,7 +115,7 @@ def consume(
     options = ConsumerOptions(
         consumer=consumer or function,
         topics=chosen["topics"],
-        dsn=session.config.database.dsn or None,
+        dsn=dsn_of(session.config.database),
         rows=chosen["rows"],
         max_bytes=chosen["size"] or 0,
         lock=chosen["lock"],

@@ -29,6 +29,7 @@ from pyspark_pgrouse.lake.cursor import forget, held
 from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
 from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
 from pyspark_pgrouse.position import watermark_lag
+from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.session import session as spark_session
 
 # A day has been over for this long if the next day began at least this long ago.
@@ -166,7 +167,7 @@ def export(
     Each row is written exactly once, even if a process is killed. The next run writes the rows that were added since.
     While the export exists, the retention drops no row that was not exported.
     """
-    dsn = session.config.database.dsn
+    dsn = dsn_of(session.config.database)
     if forgotten is not None:
         return _forget(session, dsn, forgotten)
     if lake is None:

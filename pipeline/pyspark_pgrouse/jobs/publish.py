@@ -25,6 +25,7 @@ from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejecte
 from pyspark_pgrouse.publish.preview import preview
 from pyspark_pgrouse.publish.source import Format, PublishSource, exists
 from pyspark_pgrouse.publish.stage import check_usable
+from pyspark_pgrouse.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def publish(
     if whole and topic is None:
         raise click.UsageError("--row-as-payload needs --topic: the rows have no column for it")
     source = PublishSource(paths, table, Format(format_), whole, topic)
-    dsn = session.config.database.dsn or None
+    dsn = dsn_of(session.config.database)
     java_home()
     if not dry_run:
         with connect(dsn) as conn:
@@ -113,7 +114,13 @@ def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_
     before = job_result(dsn, job)
     if before is not None:
         return before
-    options = {"dsn": dsn, "job": job, "topic": topic, "maxRejected": max_rejected}
+    options = {
+        "dsn": dsn or None,
+        "schema": schema_of(dsn).name,
+        "job": job,
+        "topic": topic,
+        "maxRejected": max_rejected,
+    }
     given = {name: value for name, value in options.items() if value is not None}
     try:
         rows.write.format("pgrouse").options(**given).mode("append").save()

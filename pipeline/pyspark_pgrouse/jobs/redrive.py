@@ -25,6 +25,7 @@ from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import system_identifier
+from pyspark_pgrouse.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.schema import ARCHIVE
 from pyspark_pgrouse.session import session as spark_session
 
@@ -84,7 +85,7 @@ def redrive(
         conn = scope.enter_context(session.connect())
         found = None if lake is None else _own_lake(conn, lake)
         spark = scope.enter_context(spark_session("redrive", master, conf))
-        chosen = _chosen(_dead(spark, found, session.config.database.dsn or None, where), where, limit)
+        chosen = _chosen(_dead(spark, found, dsn_of(session.config.database), where), where, limit)
         with _translated_spark_errors():
             return (
                 _preview(session, chosen)
@@ -115,7 +116,7 @@ def _dead(spark: SparkSession, lake: Lake | None, dsn: str | None, where: str) -
     if lake is not None:
         return lake.read(spark).where(DEAD)
     reader = spark.read.format("pgrouse").option("mode", "dead").option("columns", ",".join(_needed(where)))
-    return (reader.option("dsn", dsn) if dsn else reader).load()
+    return (reader.option("dsn", dsn) if dsn else reader).option("schema", schema_of(dsn).name).load()
 
 
 def _needed(where: str) -> list[str]:

@@ -18,6 +18,7 @@ from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
 from pgrouse.terminal.progress_bar import ProgressBar
 from pyspark_pgrouse.jobs.program import main, measured_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
+from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.report.build import STAGES, ReportRequest, build_report
 from pyspark_pgrouse.report.destination import Destination
 from pyspark_pgrouse.report.slo import Slo
@@ -144,7 +145,7 @@ def _window(since: datetime, until: datetime, baseline: timedelta | None, deploy
 def _source(session: CliSession, lake: str | None, topics: tuple[str, ...]) -> ArchiveSource:
     if lake is not None:
         return LakeSource.open(lake, topics)
-    return DatabaseSource.open(session.config.database.dsn or None, topics)
+    return DatabaseSource.open(dsn_of(session.config.database), topics)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pgrouse.client.call import run
 from pgrouse.client.calls.bulk import begin_staging, delete_staged
 from pgrouse.client.queries.publish_stage import COPY_REJECTED, copy_staged, may_stage
+from pgrouse.connection_schema import schema_of
 from pgrouse.errors import ConfigError, SchemaMismatch
 from pgrouse.publishing.schema_cache import READ_ALL, SchemaSnapshot
 from pyspark_pgrouse.connection import connect
@@ -61,10 +62,12 @@ def check_usable(conn: psycopg.Connection[Any]) -> None:
     there, permitted = run(conn, may_stage())
     if not there:
         raise SchemaMismatch(
-            f"database {conn.info.dbname} has no schema messages, or one that is older: run `pgrouse migrate`"
+            f"database {conn.info.dbname} has no schema {schema_of(conn).name}, or one that is older: "
+            "run `pgrouse migrate`"
         )
     if not permitted:
-        raise ConfigError(f"role {conn.info.user} may not publish: GRANT messages_publisher TO {conn.info.user}")
+        publisher = schema_of(conn).text("messages_publisher")
+        raise ConfigError(f"role {conn.info.user} may not publish: GRANT {publisher} TO {conn.info.user}")
 
 
 def stage(dsn: str | None, job: str, topic: str | None, batches: Iterable[pa.RecordBatch]) -> Staged:

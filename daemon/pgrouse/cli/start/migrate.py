@@ -58,6 +58,6 @@ def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:
     for name in applied if dry_run else ():
         session.say(f"would apply {name}")
     if not applied:
-        session.say("the schema `messages` is up to date")
+        session.say(f"the schema `{session.config.database.schema}` is up to date")
     elif not dry_run:
-        session.say("the schema `messages` was brought up to date")
+        session.say(f"the schema `{session.config.database.schema}` was brought up to date")

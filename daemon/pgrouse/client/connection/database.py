@@ -14,12 +14,13 @@ from psycopg import AsyncConnection, Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse import search_path, session_settings
+from pgrouse import connection_schema, search_path, session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client.connection import pooler
 from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.pooled import FAILURES, AsyncPoolConnection, PoolConnection
 from pgrouse.errors import ConfigError, DatabaseUnreachable
+from pgrouse.schema_name import schema_name
 
 if TYPE_CHECKING:
     import pgrouse.config.config as config  # noqa: PLR0402
@@ -58,11 +59,13 @@ class Database:
         worker: the worker's name, shown as application_name together with the role of each connection.
 
     Attributes:
+        schema: that of the queue; every connection is one to it.
         opened: how many connections were opened, by role; those of the pools apart.
     """
 
     def __init__(self, settings: config.DatabaseSettings, worker: str) -> None:
         self.settings = settings
+        self.schema = schema_name(settings.schema)
         self.worker = worker
         self.opened: Counter[str] = Counter()
         self._handler_pools = FailureLog("handler pool")
@@ -101,10 +104,10 @@ class Database:
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
         await self._begin(conn, self._set_up(conn))
-        return conn
+        return connection_schema.use(conn, self.schema)
 
     async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
-        """Open a connection that listens to these channels: never through a pooler, and with autocommit.
+        """Open a connection that listens to these channels of the schema: never through a pooler, and with autocommit.
 
         Nothing else is done on it.
 
@@ -116,9 +119,9 @@ class Database:
             self._named(self.listen_conninfo, "listener"), autocommit=True, prepare_threshold=None
         )
         await self._begin(conn, session_settings.set_up_async(conn))
-        listen = sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels)
-        await self._begin(conn, conn.execute(listen))
-        return conn
+        names = (sql.Identifier(self.schema.channel(each)) for each in channels)
+        await self._begin(conn, conn.execute(sql.SQL("; ").join(sql.SQL("LISTEN {}").format(each) for each in names)))
+        return connection_schema.use(conn, self.schema)
 
     async def _begin(self, conn: psycopg.AsyncConnection, first: Awaitable[object]) -> None:
         """Execute one of the first statements. The way may have died since the login, and a dead one is silent."""
@@ -143,7 +146,7 @@ class Database:
         self.opened[role] += 1
         try:
             conn = psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
-            return self._set_up_blocking(conn)
+            return connection_schema.use(self._set_up_blocking(conn), self.schema)
         except psycopg.OperationalError as error:
             raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
 
@@ -178,13 +181,20 @@ class Database:
 
         It grows on demand and shrinks again. Their search_path is that of the role.
         """
-        checks: dict[str, Any] = {"configure": pooler.configure_async, "check": check_idle_async}
+        checks: dict[str, Any] = {"configure": self._configure_async, "check": check_idle_async}
         return AsyncConnectionPool(connection_class=AsyncPoolConnection, **checks, **self._pool_settings())
 
     def blocking_pool(self) -> ConnectionPool:
         """Return a pool for handlers in threads, not yet open."""
-        checks: dict[str, Any] = {"configure": pooler.configure, "check": check_idle}
+        checks: dict[str, Any] = {"configure": self._configure, "check": check_idle}
         return ConnectionPool(connection_class=PoolConnection, **checks, **self._pool_settings())
+
+    # Handlers execute statements of their own there, which stay as they are.
+    async def _configure_async(self, conn: AsyncConnection[Any]) -> None:
+        await pooler.configure_async(connection_schema.remember(conn, self.schema))
+
+    def _configure(self, conn: Connection[Any]) -> None:
+        pooler.configure(connection_schema.remember(conn, self.schema))
 
     def _pool_settings(self) -> dict[str, Any]:
         return {

@@ -38,12 +38,13 @@ class ListenConnection:
     Args:
         db: where.
         name: of the part that listens, for the log.
-        channels: the NOTIFY channels.
+        channels: the NOTIFY channels, as they are called in the schema `messages`.
         on_connect: called each time it has begun to listen; what was sent before may have been missed.
     """
 
     def __init__(self, db: Database, name: str, *channels: str, on_connect: Callable[[], None] = _ignore) -> None:
         self.db, self.channels, self.on_connect = db, channels, on_connect
+        self._channels = {db.schema.channel(each): each for each in channels}
         self._failures = FailureLog(name)
         self._conn: psycopg.AsyncConnection | None = None
         self._connect_at = 0.0
@@ -63,13 +64,18 @@ class ListenConnection:
             await self._reconnect(within_s)
             return []
         try:
-            received = [each async for each in self._conn.notifies(timeout=within_s, stop_after=1)]
+            received = [self._named(each) async for each in self._conn.notifies(timeout=within_s, stop_after=1)]
         except CONNECTION_ERRORS as error:
             await self._fail(error)
             return []
         # A connection alone is no recovery: a server may accept connections and end each of them at once.
         self._failures.recovered()
         return received
+
+    def _named(self, received: psycopg.Notify) -> psycopg.Notify:
+        """Return a notification with the name of its channel among `channels`."""
+        name = self._channels.get(received.channel, received.channel)
+        return received if name == received.channel else psycopg.Notify(name, received.payload, received.pid)
 
     async def query(self, call: Call[T]) -> T | None:
         """Make a call on the connection; None: there is no connection, or it has just broken."""

@@ -412,5 +412,5 @@ def queue_client(actor: str = "") -> Iterator[Client]:
     with transaction.atomic(using=connection.alias):
         connection.ensure_connection()
         with connection.wrap_database_errors, connection.cursor() as cursor:
-            cursor.execute("SELECT pg_catalog.set_config('messages.actor', %s, true)", [actor])
+            cursor.execute("SELECT pg_catalog.set_config(%s, %s, true)", [project.schema().setting("actor"), actor])
             yield Client(connection.connection)

@@ -10,7 +10,7 @@ from django.apps import AppConfig
 from django.core.management.base import CommandError
 from django.db.models.signals import pre_migrate
 
-from pgrouse import session_settings
+from pgrouse import schema_name, session_settings
 from pgrouse.client.apply import policy_change
 from pgrouse.contrib.django import project
 from pgrouse.handlers.declaration.discovery import with_declared
@@ -35,12 +35,12 @@ def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None
             _apply_policies(conn)
     except psycopg.errors.InsufficientPrivilege as error:
         raise CommandError(
-            "the schema messages cannot be installed or brought up to date by this role "
+            f"the schema {project.schema().name} cannot be installed or brought up to date by this role "
             f"({error.diag.message_primary}): run "
             '`pgrouse migrate` as its owner, and set PGROUSE = {"migrate": False} here'
         ) from error
     if applied and verbosity >= 1:
-        sys.stdout.write("The schema messages, of pgrouse, was brought up to date.\n")
+        sys.stdout.write(f"The schema {project.schema().name}, of pgrouse, was brought up to date.\n")
 
 
 def _apply_policies(conn: psycopg.Connection[Any]) -> None:
@@ -58,5 +58,9 @@ class PgrouseConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Install the schema before the migrations of a project, which may publish messages."""
+        """Let calls mean the queue of the settings.
+
+        Its schema is installed before the migrations of a project, which may publish messages.
+        """
+        schema_name.set_default(project.schema())
         pre_migrate.connect(install_schema, sender=self, dispatch_uid="pgrouse.install_schema")

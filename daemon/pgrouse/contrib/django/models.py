@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from pgrouse.contrib.django import project
+
 
 class QueuedMessage(models.Model):
     """What waiting and dead messages have in common. Contents are not among it: they may be large."""
@@ -36,7 +38,7 @@ class WaitingMessage(QueuedMessage):
 
     class Meta:
         managed = False
-        db_table = '"messages"."message"'
+        db_table = f'{project.schema().quoted}."message"'
         ordering = ("-id",)
         default_permissions = ("view", "change")
         permissions = (
@@ -57,7 +59,7 @@ class DeadMessage(QueuedMessage):
 
     class Meta:
         managed = False
-        db_table = '"messages"."dead"'
+        db_table = f'{project.schema().quoted}."dead"'
         ordering = ("-id",)
         default_permissions = ("view",)
         permissions = (("redrive_deadmessage", "Can redrive dead message"),)

@@ -22,6 +22,7 @@ from pgrouse.config import config
 from pgrouse.config.config import Config
 from pgrouse.config.source import COMMAND, ConfigSource, HostProgram, Key, Origin
 from pgrouse.errors import ConfigError
+from pgrouse.schema_name import VARIABLE, WRITTEN, SchemaName, schema_name
 
 # The keys of PGROUSE that are no sections of the file.
 OWN_KEYS = ("config", "using", "migrate")
@@ -36,6 +37,11 @@ def option(name: str, default: Any = None) -> Any:
 def alias() -> str:
     """Return which of DATABASES has the queue."""
     return str(option("using", "default"))
+
+
+def schema() -> SchemaName:
+    """Return the schema of the queue: PGROUSE["database"]["schema"], else that of the environment."""
+    return schema_name(option("database", {}).get("schema") or os.environ.get(VARIABLE) or WRITTEN)
 
 
 def connection() -> Any:

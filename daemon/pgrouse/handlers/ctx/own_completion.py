@@ -79,7 +79,7 @@ class OwnCompletion:
             found = await driver.fetch_row(statement)
         except Exception as error:
             if sqlstate_of(error) == NO_RIGHT:
-                error.add_note(GRANT)
+                error.add_note(driver.schema.text(GRANT))
             raise
         self._completion.check(json.loads(found[0]) if found else [], "roll the transaction back")
 

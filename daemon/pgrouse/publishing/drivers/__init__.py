@@ -9,7 +9,9 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from pgrouse.connection_schema import schema_of
 from pgrouse.publishing.drivers.driver import Driver
+from pgrouse.schema_name import SchemaName
 
 # By the package and the name of a class, which is one of the bases of the connection's class.
 DRIVERS = {
@@ -47,10 +49,10 @@ def driver_of(conn: object, caller: str = "publish") -> Driver:
     return driver
 
 
-def find_driver(conn: object) -> Driver | None:
-    """Return the driver; None if the kind of connection is not known."""
+def find_driver(conn: object, schema: SchemaName | None = None) -> Driver | None:
+    """Return the driver; None if the kind of connection is not known. schema: None = see `schema_of`."""
     make = _maker(type(conn).__mro__)
-    driver: Driver | None = make and make(conn)
+    driver: Driver | None = make and make(conn, schema or schema_of(conn))
     return driver
 
 

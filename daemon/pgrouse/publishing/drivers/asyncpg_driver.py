@@ -9,6 +9,7 @@ from typing import Any
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
+from pgrouse.schema_name import SchemaName
 
 
 class Asyncpg(Driver):
@@ -19,12 +20,12 @@ class Asyncpg(Driver):
 
     is_async = True
 
-    def __init__(self, conn: Any) -> None:
-        self.conn = conn
+    def __init__(self, conn: Any, schema: SchemaName) -> None:
+        self.conn, self.schema = conn, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        sql, values = statement.with_dollars()
+        sql, values = statement.with_dollars(self.schema)
         found = await self.conn.fetchrow(sql, *values)
         return None if found is None else tuple(found)
 
@@ -37,7 +38,7 @@ class Asyncpg(Driver):
     async def copy_in(self, part: CopyPart) -> int:
         """Insert many rows by COPY."""
         status: str = await self.conn.copy_to_table(
-            "message", schema_name="messages", columns=part.columns, source=_blocks(part), encoding="UTF8"
+            "message", schema_name=self.schema.name, columns=part.columns, source=_blocks(part), encoding="UTF8"
         )
         return int(status.rpartition(" ")[2])
 

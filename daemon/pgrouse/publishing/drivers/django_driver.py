@@ -12,6 +12,7 @@ from typing import Any
 from pgrouse.publishing.drivers import find_driver
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
+from pgrouse.schema_name import SchemaName
 
 JOIN = Statement("SELECT 1", {})
 
@@ -19,15 +20,15 @@ JOIN = Statement("SELECT 1", {})
 class Django(Driver):
     """A connection; each thread has its own."""
 
-    def __init__(self, conn: Any) -> None:
+    def __init__(self, conn: Any, schema: SchemaName) -> None:
         if conn.vendor != "postgresql":
             raise TypeError(f"publish needs a connection to PostgreSQL, and this one of Django leads to {conn.vendor}")
-        self.conn = conn
+        self.conn, self.schema = conn, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         with self.conn.cursor() as cursor:
-            cursor.execute(*statement)
+            cursor.execute(*statement.with_names(self.schema))
             row: Row | None = cursor.fetchone()
             return row
 
@@ -35,7 +36,7 @@ class Django(Driver):
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
         await self.fetch_row(JOIN)  # connects, and begins the transaction of atomic()
-        below = find_driver(self.conn.connection)
+        below = find_driver(self.conn.connection, self.schema)
         if below is not None:
             with self.conn.wrap_database_errors:
                 async with below.bulk() as it:

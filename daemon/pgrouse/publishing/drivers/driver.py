@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.statement import Statement
 from pgrouse.run_sync import run_sync
+from pgrouse.schema_name import SchemaName
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -22,9 +23,11 @@ class Driver:
 
     Attributes:
         is_async: whether its calls must be awaited.
+        schema: where the queue is.
     """
 
     is_async = False
+    schema: SchemaName
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""

@@ -10,9 +10,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from pgrouse.connection_schema import schema_of
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
+from pgrouse.schema_name import SchemaName
 
 # A SELECT begins the caller's transaction; without it psycopg's transaction block would commit.
 BEGIN = b"SELECT"
@@ -24,13 +26,13 @@ class Psycopg(Driver):
     It uses its own cursors: the caller's row and cursor factories would change the results.
     """
 
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
-        self.conn = conn
+    def __init__(self, conn: psycopg.Connection[Any], schema: SchemaName) -> None:
+        self.conn, self.schema = conn, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         cursor = psycopg.RawCursor(self.conn, row_factory=tuple_row)
-        return cursor.execute(*statement.encoded()).fetchone()
+        return cursor.execute(*statement.encoded(self.schema)).fetchone()
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
@@ -45,7 +47,7 @@ class Psycopg(Driver):
         count = 0
         with psycopg.Cursor(self.conn) as cursor:
             for blocks in part.copies():
-                with cursor.copy(part.copy()) as copy:
+                with cursor.copy(part.copy(self.schema)) as copy:
                     for block in blocks:
                         copy.write(block)
                         self.conn.pgconn.flush()  # libpq would keep it until there are 8 KiB
@@ -58,13 +60,13 @@ class AsyncPsycopg(Driver):
 
     is_async = True
 
-    def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        self.conn = conn
+    def __init__(self, conn: psycopg.AsyncConnection[Any], schema: SchemaName) -> None:
+        self.conn, self.schema = conn, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         cursor = psycopg.AsyncRawCursor(self.conn, row_factory=tuple_row)
-        return await (await cursor.execute(*statement.encoded())).fetchone()
+        return await (await cursor.execute(*statement.encoded(self.schema))).fetchone()
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
@@ -80,7 +82,7 @@ class AsyncPsycopg(Driver):
         The caller's iterable cannot await the connection, and the loop runs other tasks between blocks.
         """
         async with psycopg.AsyncCursor(self.conn) as cursor:
-            async with cursor.copy(part.copy()) as copy:
+            async with cursor.copy(part.copy(self.schema)) as copy:
                 for block in part.blocks():
                     await copy.write(block)
                     self.conn.pgconn.flush()  # as above
@@ -92,7 +94,8 @@ def _would_commit(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
     return not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE
 
 
-def psycopg_cursor(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Driver:
-    """Return the driver of a cursor's connection."""
+def psycopg_cursor(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any], _: SchemaName) -> Driver:
+    """Return the driver of a cursor's connection, for the schema of that connection."""
     conn = cursor.connection
-    return AsyncPsycopg(conn) if isinstance(conn, psycopg.AsyncConnection) else Psycopg(conn)
+    schema = schema_of(conn)
+    return AsyncPsycopg(conn, schema) if isinstance(conn, psycopg.AsyncConnection) else Psycopg(conn, schema)

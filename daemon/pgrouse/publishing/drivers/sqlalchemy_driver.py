@@ -16,6 +16,7 @@ from sqlalchemy import text
 from pgrouse.publishing.drivers import find_driver
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
+from pgrouse.schema_name import SchemaName
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Dialect, TextClause
@@ -30,20 +31,20 @@ AT_ONCE = {"stream_results": False}
 class Sqlalchemy(Driver):
     """A blocking connection."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: Connection, schema: SchemaName) -> None:
         _check(conn.dialect)
-        self.conn = conn
+        self.conn, self.schema = conn, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        sql, values = statement.with_colons()
+        sql, values = statement.with_colons(self.schema)
         return _row(self.conn.execute(_text(sql), values, execution_options=AT_ONCE).first())
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
         await self.fetch_row(JOIN)  # SQLAlchemy must know that its transaction has begun
-        below = find_driver(self.conn.connection.driver_connection)
+        below = find_driver(self.conn.connection.driver_connection, self.schema)
         if below is not None and not below.is_async:
             async with below.bulk() as it:
                 yield it
@@ -58,20 +59,20 @@ class AsyncSqlalchemy(Driver):
 
     is_async = True
 
-    def __init__(self, conn: AsyncConnection) -> None:
+    def __init__(self, conn: AsyncConnection, schema: SchemaName) -> None:
         _check(conn.dialect)
-        self.conn = conn
+        self.conn, self.schema = conn, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        sql, values = statement.with_colons()
+        sql, values = statement.with_colons(self.schema)
         return _row((await self.conn.execute(_text(sql), values, execution_options=AT_ONCE)).first())
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
         await self.fetch_row(JOIN)
-        below = find_driver((await self.conn.get_raw_connection()).driver_connection)
+        below = find_driver((await self.conn.get_raw_connection()).driver_connection, self.schema)
         if below is not None:
             async with below.bulk() as it:
                 yield it
@@ -85,23 +86,23 @@ class AsyncSqlalchemySession(Driver):
 
     is_async = True
 
-    def __init__(self, session: AsyncSession) -> None:
-        self.session = session
+    def __init__(self, session: AsyncSession, schema: SchemaName) -> None:
+        self.session, self.schema = session, schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        return await AsyncSqlalchemy(await self.session.connection()).fetch_row(statement)
+        return await AsyncSqlalchemy(await self.session.connection(), self.schema).fetch_row(statement)
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
-        async with AsyncSqlalchemy(await self.session.connection()).bulk() as it:
+        async with AsyncSqlalchemy(await self.session.connection(), self.schema).bulk() as it:
             yield it
 
 
-def sqlalchemy_session(session: Session) -> Driver:
+def sqlalchemy_session(session: Session, schema: SchemaName) -> Driver:
     """Return the driver of a session's connection."""
-    return Sqlalchemy(session.connection())
+    return Sqlalchemy(session.connection(), schema)
 
 
 def _check(dialect: Dialect) -> None:

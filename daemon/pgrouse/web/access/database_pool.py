@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from pgrouse import session_settings
+from pgrouse import connection_schema, session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.connection import pooler
@@ -131,7 +131,7 @@ class DatabasePool:
         """
         self._opened.add(conn)
         answer = await conn.execute(session_settings.SET_UP, [conn.info.backend_pid], prepare=False)
-        await pooler.adapt_async(conn, direct=answer.rowcount == 1)
+        await pooler.adapt_async(connection_schema.use(conn, self.connector.schema), direct=answer.rowcount == 1)
         if answer.rowcount:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
             await conn.execute(f"SET statement_timeout = {wait_ms}".encode())

@@ -27,7 +27,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
-from pgrouse import log
+from pgrouse import log, schema_name
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
@@ -40,6 +40,7 @@ from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool
+from pgrouse.schema_name import SchemaName
 from pgrouse.telemetry import trace_context
 from pgrouse.worker.child import django_connections
 from pgrouse.worker.child.child_lifespan import ChildLifespan
@@ -181,6 +182,7 @@ class ChildProcesses:
         without: environment variables that are removed in the children.
         log_settings: the section `[log]`, for what handlers log in the children; None = logging is not set up.
         is_encrypted: whether the daemon encrypts the topic.
+        schema: the queue that publishes of the handlers mean.
     """
 
     def __init__(
@@ -193,6 +195,7 @@ class ChildProcesses:
         log_settings: config.LogSettings | None = None,
         *,
         is_encrypted: bool = False,
+        schema: SchemaName = schema_name.DEFAULT,
     ) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
@@ -208,6 +211,7 @@ class ChildProcesses:
             log_settings,
             is_encrypted,
             django_connections.is_set_up(),
+            schema,
         )
         self._pool = ChildPool(initialize, (self._theirs.fileno(),))
 
@@ -313,10 +317,12 @@ def _initialize(
     log_settings: config.LogSettings | None,
     is_encrypted: bool,
     has_django: bool,
+    schema: SchemaName,
 ) -> Callable[[], None] | None:
     """Prepare the process for its handler; return what ends its lifespan, if it has one."""
     global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context  # noqa: PLW0603 - a child runs one handler
     _is_encrypted = is_encrypted
+    schema_name.set_default(schema)
     os.set_inheritable(to_daemon, False)
     _to_daemon = socket.socket(fileno=to_daemon)
     _to_daemon.settimeout(SEND_S)

@@ -81,7 +81,7 @@ class Listener:
         self.on_topic_changed = on_topic_changed
         self.mode = ListenerMode.CONNECTING
         # A NOTIFY channel only for this listener, so that pings wake no other.
-        self.ping_channel = f"ping_{token_hex(8)}"
+        self.ping_channel = f"ping_{token_hex(6)}"
         self.pong = asyncio.Event()
         self.connected_event = WakeEvent()
         self._connection = ListenConnection(
@@ -188,7 +188,8 @@ class Prober:
             async with asyncio.timeout(PING_TIMEOUT_S):
                 # Use the function that sends the real notifications: if it cannot send this one, it could not have sent
                 # those.
-                if not await run_async(self._conn, notify(self.listener.ping_channel, [""])):
+                channel = self.db.schema.channel(self.listener.ping_channel)
+                if not await run_async(self._conn, notify(channel, [""])):
                     return PingResult.NOT_SENT
                 await self.listener.pong.wait()
         except TimeoutError:
