@@ -1,7 +1,7 @@
 """Every statement of the package goes through the door that renders it for the schema of the queue.
 
-A connection that pgrouse makes has cursors that render. What opens a connection or makes a cursor in another way is listed
-here, with how it renders.
+A connection that pgrouse makes has cursors that render. What opens a connection or makes a cursor in another way is
+listed here, with how it renders.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ LITERALS = ("literal", "escaped", "body")
 # What is left of a token, in the same statement.
 AFTER_SCHEMA = re.compile(r"\bSCHEMA\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?$", re.IGNORECASE)
 AFTER_SET = re.compile(r"\b(?:SET|SET\s+LOCAL|SET\s+SESSION|RESET|SHOW)\s+$", re.IGNORECASE)
-AFTER_LISTEN = re.compile(r"\b(?:LISTEN|UNLISTEN|NOTIFY)\s+$", re.IGNORECASE)
+# At the beginning of a statement: these are no reserved words.
+AFTER_LISTEN = re.compile(r"(?:^|;)\s*(?:LISTEN|UNLISTEN|NOTIFY)\s+$", re.IGNORECASE)
 IN_SETTING = re.compile(r"\b(?:current_setting|set_config)\s*\(\s*$", re.IGNORECASE)
 IN_NOTIFY = re.compile(r"\b(?:pg_)?notify\s*\(\s*$", re.IGNORECASE)
 # A literal `messages` is a word of English elsewhere.
@@ -101,7 +102,7 @@ class SchemaName:
         self.settings = _settings_prefix(name)
 
     def __repr__(self) -> str:
-        """The name."""
+        """Return the name."""
         return f"SchemaName({self.name!r})"
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
@@ -109,7 +110,7 @@ class SchemaName:
         return schema_name, (self.name,)
 
     def role(self, kind: str) -> str:
-        """Return the name of one of its roles: `publisher`, `worker` …"""
+        """Return the name of one of its roles: `publisher`, `worker` and so on."""
         return f"{self.name}_{kind}"
 
     def channel(self, name: str) -> str:
@@ -249,7 +250,8 @@ def _replaced(token: re.Match[str], sql: str, schema: SchemaName) -> str | None:
 
 
 def _left(token: re.Match[str], sql: str) -> str:
-    return sql[max(0, token.start() - LEFT_CHARS) : token.start()]
+    start = token.start()
+    return sql[:start] if start <= LEFT_CHARS else "\N{HORIZONTAL ELLIPSIS}" + sql[start - LEFT_CHARS : start]
 
 
 def _identifier(text: str, name: str, token: re.Match[str], sql: str, schema: SchemaName) -> str | None:
@@ -262,7 +264,7 @@ def _identifier(text: str, name: str, token: re.Match[str], sql: str, schema: Sc
         return schema.settings if AFTER_SET.search(left) else schema.identifier
     if role := ROLE.fullmatch(name):
         return _quoted(schema.role(role[1]))
-    return _quoted(schema.channel(name)) if AFTER_LISTEN.search(_left(token, sql)[-12:]) else None
+    return _quoted(schema.channel(name)) if AFTER_LISTEN.search(_left(token, sql)) else None
 
 
 def _literal(text: str, left: str, right: str, schema: SchemaName) -> str:

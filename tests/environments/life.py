@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import psycopg
 import pytest
 from psycopg import sql
 

@@ -1,4 +1,4 @@
-"""Messages live in a schema with another name as they do in `messages`, and next to a queue there without meeting it."""
+"""Messages live in a schema with another name as in `messages`, and do not meet those of a queue there."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ BOUND = """
       UNION ALL SELECT 'pg_trigger'::regclass, t.oid, c.relnamespace
       FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
     )
-    SELECT pg_describe_object(d.classid, d.objid, d.objsubid), pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
+    SELECT pg_describe_object(d.classid, d.objid, d.objsubid),
+           pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
     FROM pg_depend AS d
     JOIN of_schema AS a ON a.class = d.classid AND a.oid = d.objid
     JOIN of_schema AS b ON b.class = d.refclassid AND b.oid = d.refobjid
@@ -119,7 +120,7 @@ def test_the_same_is_installed_under_each_name(both: psycopg.Connection[Any], da
                     """
                     SELECT (SELECT count(*) FROM pg_proc AS p WHERE p.pronamespace = n.oid),
                            (SELECT count(*) FROM pg_class AS c WHERE c.relnamespace = n.oid),
-                           (SELECT array_agg(p.proname || array_to_string(p.proconfig, ',') ORDER BY p.oid::regprocedure)
+                           (SELECT array_agg(p.proname || array_to_string(p.proconfig, ','))
                             FROM pg_proc AS p WHERE p.pronamespace = n.oid AND p.proconfig IS NOT NULL)
                     FROM pg_namespace AS n WHERE n.oid = 'messages'::regnamespace
                     """

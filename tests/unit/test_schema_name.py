@@ -35,7 +35,8 @@ LEFT = re.compile(
         ("CREATE SCHEMA IF NOT EXISTS messages", "CREATE SCHEMA IF NOT EXISTS Q"),
         ("SELECT %(messages)s, $1 -- messages.x is 'it\n/* messages.x */", None),
         # Literals: names that are parsed, names as they are, parts of statements, texts.
-        ("SELECT 'messages.topic'::regclass, to_regproc('messages.f')", "SELECT 'Q.topic'::regclass, to_regproc('Q.f')"),
+        ("SELECT 'messages.topic'::regclass, to_regproc('messages.f')",
+         "SELECT 'Q.topic'::regclass, to_regproc('Q.f')"),
         ("SELECT 'messages'::pg_catalog.regnamespace, to_regnamespace( 'messages')",
          "SELECT 'Q'::pg_catalog.regnamespace, to_regnamespace( 'Q')"),
         ("WHERE nspname = 'messages' AND rolname <> 'messages_owner'",
@@ -46,17 +47,20 @@ LEFT = re.compile(
         ("to_regclass('messages.' || name)", "to_regclass('Q.' || name)"),
         ("'GRANT messages_operator TO %I; USAGE ON SCHEMA messages'",
          """'GRANT "My ""Queue""_operator" TO %I; USAGE ON SCHEMA Q'"""),
-        ("'it''s said by messages.doctor() to messages of others.'", "'it''s said by Q.doctor() to messages of others.'"),
+        ("'it''s said by messages.doctor() to messages of others.'",
+         "'it''s said by Q.doctor() to messages of others.'"),
         (r"E'it\'s messages.x'", r"E'it\'s Q.x'"),
         ("jsonb_build_object('messages', 1)", None),
         # Functions and blocks.
-        ("AS $$ SELECT messages.f('messages.t'::regclass) -- messages.x $$", "AS $$ SELECT Q.f('Q.t'::regclass) -- messages.x $$"),
+        ("AS $$ SELECT messages.f('messages.t'::regclass) -- messages.x $$",
+         "AS $$ SELECT Q.f('Q.t'::regclass) -- messages.x $$"),
         ("$x$ $$messages.f()$$ $x$ messages.g()", "$x$ $$Q.f()$$ $x$ Q.g()"),
         # Settings.
         ("current_setting('messages.actor', true)", "current_setting('G.actor', true)"),
         ("set_config(\n  'messages.actor', 'messages.actor', true)", "set_config(\n  'G.actor', 'Q.actor', true)"),
         ("SET LOCAL messages.fake_now = ''", "SET LOCAL G.fake_now = ''"),
         # NOTIFY channels.
+        ("SELECT p.notify IN ('auto'), notify x, listen y", None),
         ("PERFORM messages.notify('cancelled', x)", """PERFORM Q.notify('My "Queue"_cancelled', x)"""),
         ("LISTEN settled; UNLISTEN \"settled\"", 'LISTEN "My ""Queue""_settled"; UNLISTEN "My ""Queue""_settled"'),
     ],
@@ -97,7 +101,7 @@ def test_a_schema_may_have_a_name_that_needs_quotes(name: str) -> None:
      "information_schema", "cron"],
 )  # fmt: skip
 def test_a_name_that_cannot_be_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(ValueError, match="schema of its own|the name of a schema"):
+    with pytest.raises(ValueError, match=r"schema of its own|the name of a schema"):
         checked(name)
 
 

@@ -262,7 +262,8 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
     (owner,) = row
     if other := conn.execute(OTHERS, {"owner": owner}).fetchone():
         raise SchemaMismatch(
-            f"the owner of the schema `{schema_of(conn).name}` is {owner}, and {other[0]}, who is no superuser, can act as that: "
+            f"the owner of the schema `{schema_of(conn).name}` is {owner}, "
+            f"and {other[0]}, who is no superuser, can act as that: "
             f"what he has put there would run with the rights of a superuser. Run `pgrouse migrate` as {other[0]}"
         )
     conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(owner)))
