@@ -132,9 +132,9 @@ class Service:
             LifespanFailed: the lifespan of the handlers cannot be opened, or failed while the worker ran.
         """
         with use_schema(self.db.schema):
-            await self._work_until_stopped()
+            await self._open_and_work()
 
-    async def _work_until_stopped(self) -> None:
+    async def _open_and_work(self) -> None:
         async with self.runtime:
             if not await self._start_lifespan():
                 return
