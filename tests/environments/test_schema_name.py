@@ -14,7 +14,18 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from pgrouse import Client, NewMessage, Waiter, migrate, publish, publish_many, schema_name, use_schema, wait_for
+from pgrouse import (
+    Client,
+    KeyTaken,
+    NewMessage,
+    Waiter,
+    migrate,
+    publish,
+    publish_many,
+    schema_name,
+    use_schema,
+    wait_for,
+)
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon.process import Fleet
@@ -193,6 +204,8 @@ def test_every_kind_of_connection_publishes_into_the_schema(both: Database) -> N
     with Client(both.dsn, schema=QUEUE) as queue:
         queue.publish("t", "client")
         queue.publish("t", "key", key="k", on_conflict="ignore")
+        with pytest.raises(KeyTaken):
+            queue.publish("t", "again", key="k")
     with psycopg.connect(both.dsn) as conn:
         given = Client(conn, schema=QUEUE)
         given.publish("t", "client of a connection")

@@ -214,7 +214,7 @@ async def _publish(
     cipher: Cipher | None,
 ) -> Published:
     traced = columns if sending.carry is None else sending.carry(columns)
-    with sending, ErrorTranslation(lambda _: (columns["topic"], columns.get("key"))):
+    with sending, ErrorTranslation(lambda _: (columns["topic"], columns.get("key")), driver.schema):
         return sending.sent(await _insert(driver, traced, on_conflict, check, cipher))
 
 
@@ -280,7 +280,7 @@ async def _copy(driver: Driver, rows: CopyRows) -> PublishedMany:
         return None if error.line is None else rows.key_of(error.line)
 
     copied, called = 0, PublishedMany(0, 0)
-    with ErrorTranslation(find_key):
+    with ErrorTranslation(find_key, driver.schema):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
                 if isinstance(part, CallPart):
@@ -292,7 +292,7 @@ async def _copy(driver: Driver, rows: CopyRows) -> PublishedMany:
 
 async def _insert_with_ids(driver: Driver, rows: CopyRows) -> list[Published]:
     published: list[Published] = []
-    with ErrorTranslation(lambda _: None):
+    with ErrorTranslation(lambda _: None, driver.schema):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
                 if isinstance(part, CallPart):

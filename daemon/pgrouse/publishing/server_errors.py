@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pgrouse import schema_name
 from pgrouse.errors import (
     KeyTaken,
     PayloadTooLarge,
@@ -18,6 +19,7 @@ from pgrouse.errors import (
     TopicFull,
     TopicReserved,
 )
+from pgrouse.schema_name import SchemaName
 
 ERROR_CLASSES = (
     TopicFull,
@@ -37,7 +39,6 @@ CONFLICTS = {
 }
 # The table, schema or function does not exist.
 NOT_INSTALLED = ("42P01", "3F000", "42883")
-OURS = re.compile(r"\bmessages\b")
 FORBIDDEN = "42501"
 HIDDEN = re.compile(r"row-level security policy\b.* \"message")
 # Translations of the server keep these words and their order.
@@ -77,19 +78,22 @@ class ErrorTranslation:
 
     Args:
         find_key: returns topic and key of the message, if they are known.
+        schema: where the queue is.
     """
 
-    __slots__ = ("_find_key",)
+    __slots__ = ("_find_key", "_schema")
 
-    def __init__(self, find_key: Callable[[ServerError], TopicAndKey | None]) -> None:
-        self._find_key = find_key
+    def __init__(
+        self, find_key: Callable[[ServerError], TopicAndKey | None], schema: SchemaName = schema_name.DEFAULT
+    ) -> None:
+        self._find_key, self._schema = find_key, schema
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         answer = _server_error(error) if isinstance(error, Exception) else None
-        refused = None if answer is None else _translated(answer, self._find_key)
+        refused = None if answer is None else _translated(answer, self._find_key, self._schema.name)
         if refused is not None:
             raise refused from error
 
@@ -100,16 +104,18 @@ def sqlstate_of(error: BaseException) -> str | None:
     return None if answer is None else answer.sqlstate
 
 
-def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndKey | None]) -> PgrouseError | None:
+def _translated(
+    answer: ServerError, find_key: Callable[[ServerError], TopicAndKey | None], schema: str
+) -> PgrouseError | None:
     text = ": ".join(filter(None, [answer.text, answer.hint]))
     for kind in ERROR_CLASSES:
         if answer.sqlstate == kind.sqlstate:
             return kind(text)
-    if answer.sqlstate == KeyTaken.sqlstate and answer.constraint in KEY_CONSTRAINTS and answer.schema == "messages":
+    if answer.sqlstate == KeyTaken.sqlstate and answer.constraint in KEY_CONSTRAINTS and answer.schema == schema:
         return KeyTaken(text if answer.hint else _key_taken(_key_in_detail(answer) or find_key(answer)))
     if answer.sqlstate in CONFLICTS:
         return PublishConflict(f"{CONFLICTS[answer.sqlstate]} ({answer.text})")
-    if answer.sqlstate in NOT_INSTALLED and OURS.search(answer.text):
+    if answer.sqlstate in NOT_INSTALLED and re.search(rf"(?<!\w){re.escape(schema)}(?!\w)", answer.text):
         return SchemaMismatch(
             f"the schema of this database is missing or older than this version: run `pgrouse migrate` ({answer.text})"
         )
