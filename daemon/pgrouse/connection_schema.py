@@ -42,7 +42,7 @@ def use(conn: C, schema: SchemaName) -> C:
 
 
 @contextmanager
-def rendering(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Iterator[None]:
+def rendering(conn: Any) -> Iterator[None]:
     """Render the statements of a block on a connection of the caller, for the schema that calls on it mean."""
     before = conn.cursor_factory
     if not schema_of(conn).is_default:
@@ -53,7 +53,7 @@ def rendering(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> I
         conn.cursor_factory = before
 
 
-def _render_all(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def _render_all(conn: Any) -> None:
     conn.cursor_factory = AsyncRenderingCursor if isinstance(conn, psycopg.AsyncConnection) else RenderingCursor
 
 

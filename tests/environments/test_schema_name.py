@@ -83,9 +83,10 @@ def test_the_doctor_finds_nothing_wrong_with_another_schema(empty_database: Data
         conn.execute("REVOKE EXECUTE ON FUNCTION messages.claim FROM messages_worker")
     broken = {each["code"]: each for each in life.pgrouse("doctor", "--json").objects if each["level"] == "fail"}
 
-    of_the_schema = {"schema", "functions", "objects", "grants", "rights", "listener", "table_settings", "ticks"}
+    of_the_schema = {"schema", "functions", "objects", "grants", "rights", "listener", "triggers", "public_rights"}
     assert {each["code"] for each in found if each["level"] == "ok"} >= of_the_schema
-    assert not [each for each in found if each["level"] == "fail"]
+    # The server of tests may lose what it has written.
+    assert {each["code"] for each in found if each["level"] == "fail"} <= {"durability"}
     assert broken["functions"]["what"] == '"My ""Queue"" é".prune is gone'
     assert broken["functions"]["fix"].startswith('UPDATE "My ""Queue"" é".migration')
     assert broken["grants"]["what"].startswith('My "Queue" é_worker may not call')
