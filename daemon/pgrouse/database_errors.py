@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 
 import psycopg
 from psycopg import errors
@@ -86,7 +87,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         case PgrouseError(exit_code=ExitCode.DATABASE_UNREACHABLE, __cause__=BaseException() as cause):
             return explain(cause)
         case PgrouseError():
-            return schema_name.current().text(str(error)), error.exit_code
+            return _with_schema(str(error)), error.exit_code
         case OSError():
             return f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), PROBLEM
         case psycopg.Error():
@@ -101,7 +102,14 @@ def explain_database_error(error: psycopg.Error) -> tuple[str, int]:
             _connect_error(error) if isinstance(error, psycopg.OperationalError) else (_server_message(error), PROBLEM)
         )
     what, fix, code = _meaning(error)
-    return f"{what}: {schema_name.current().text(fix)}" if fix else what, code
+    return f"{what}: {_with_schema(fix)}" if fix else what, code
+
+
+def _with_schema(text: str) -> str:
+    """Return a text about the schema `messages` as one about that of this process."""
+    with suppress(ValueError):  # the environment names one that cannot be, which is another error
+        return schema_name.current().text(text)
+    return text
 
 
 def _server_message(error: psycopg.Error) -> str:
