@@ -33,7 +33,8 @@ BEGIN
       failed = v_is.failed,
       changed_at = v_is.changed_at, probe_at = v_is.probe_at, reason = v_is.reason
   WHERE b.topic = p_topic;
-  IF v_is.changed_at IS DISTINCT FROM v_was.changed_at THEN
+  -- Each probe that failed sets another probe_at.
+  IF (v_is.position, v_is.probe_at) IS DISTINCT FROM (v_was.position, v_was.probe_at) THEN
     PERFORM messages.announce_breaker(v_is, v_was.position);
   END IF;
   RETURN v_is.position;

@@ -282,10 +282,10 @@ def test_a_successful_probe_closes_it_and_the_counters_start_again(queue: Queue)
 
 
 @pytest.mark.parametrize("succeeded", [0, 5])
-def test_a_failed_probe_opens_it_for_another_pause(queue: Queue, succeeded: int) -> None:
-    opened = after(queue, succeeded, 1, position="open", probe_in="-1 s")
+def test_a_failed_probe_keeps_it_open_for_another_pause_and_not_younger(queue: Queue, succeeded: int) -> None:
+    still = after(queue, succeeded, 1, position="open", probe_in="-1 s")
 
-    assert (opened.position, opened.probe_in_s, opened.changed) == ("open", 30, True)
+    assert (still.position, still.probe_in_s, still.changed) == ("open", 30, False)
 
 
 def test_without_a_probe_it_stays_half_open(queue: Queue) -> None:
