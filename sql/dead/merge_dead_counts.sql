@@ -1,5 +1,5 @@
 -- Merge the rows that count the dead messages of a topic and result: one for each ten minutes of the last day, and one
--- for all before. The sum stays the same.
+-- for all before. The sums stay the same.
 -- Called by: purge. Bounded: at most p_limit rows. Locks: the rows it folds; those of another that folds are passed
 -- over.
 -- Result: how many rows there are less.

@@ -130,6 +130,18 @@ BEGIN
     ) AS u
     GROUP BY u.message_id
   ) AS g;
+  -- By when they died, as their deaths were counted.
+  INSERT INTO messages.dead_count (topic, result, redriven, died_at)
+  SELECT d.topic, d.result, count(*), d.died_at
+  FROM (
+    SELECT a.topic, a.result, date_bin('10 minutes', a.archived_at, 'epoch') AS died_at
+    FROM unnest(v_logged) AS l
+    CROSS JOIN LATERAL (
+      SELECT m.topic, m.result, m.archived_at FROM messages.message_archive AS m
+      WHERE m.id = l.archived_id AND m.archived_at = l.archived_at) AS a
+    WHERE l.archived_id IN (SELECT o.id FROM unnest(v_old) AS o (id))) AS d
+  GROUP BY d.topic, d.result, d.died_at
+  ORDER BY d.topic, d.result, d.died_at;
   UPDATE messages.predecessor_list AS p
   SET message_id = h.new
   FROM unnest(v_old, v_new) AS h (old, new)

@@ -30,15 +30,16 @@ CREATE TABLE messages.redrive_log (
 CREATE INDEX redrive_log_message ON messages.redrive_log (message_id);
 CREATE INDEX redrive_log_time ON messages.redrive_log (redriven_at);
 
--- The number of messages that ever died, by topic and result: a counter that only rises, whatever becomes of the
--- messages and of their alerts. Transactions that archive dead messages only add rows, so that none waits for another;
--- the tick folds the rows (messages.merge_dead_counts). The count is the sum of the rows. died_at: the beginning of the
--- ten minutes in which they died; NULL = more than a day ago, in one row.
+-- The number of messages that ever died, by topic and result, and how many of them were redriven: counters that only
+-- rise, whatever becomes of the messages and of their alerts. Transactions that archive or redrive dead messages only
+-- add rows, so that none waits for another; the tick folds the rows (messages.merge_dead_counts). The counts are the sums
+-- of the rows. died_at: the beginning of the ten minutes in which they died; NULL = more than a day ago, in one row.
 CREATE TABLE messages.dead_count (
-  topic   text        COLLATE "C" NOT NULL,
-  result  text        NOT NULL,
-  count   bigint      NOT NULL CHECK (count > 0),
-  died_at timestamptz
+  topic    text        COLLATE "C" NOT NULL,
+  result   text        NOT NULL,
+  count    bigint      NOT NULL DEFAULT 0 CHECK (count >= 0),
+  redriven bigint      NOT NULL DEFAULT 0 CHECK (redriven >= 0),
+  died_at  timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 -- It has no key, and a publication may name it: see message_archive.
 ALTER TABLE messages.dead_count REPLICA IDENTITY FULL;

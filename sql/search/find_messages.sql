@@ -1,6 +1,6 @@
 -- Returns messages that match all filters (NULL = any), page by page: running messages, by id; waiting messages, topic
 -- by topic in the order in which they are claimed; ended messages, the latest published first. If only dead messages
--- are requested, those that died latest come first.
+-- are requested, those that died latest come first, and those that were redriven are left out.
 --
 -- Arguments: `p_states`: `ready`, `delayed`, `retrying`, `running`, and results. `p_error`: a text that the last error
 -- contains, ignoring case. `p_path`: a jsonpath that must match in the payload; with `p_value`, a match must equal that

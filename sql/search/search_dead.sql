@@ -1,4 +1,4 @@
--- Find the dead messages of a search, the latest first.
+-- Find the dead messages of a search that were not redriven, the latest first.
 -- Called by: find_messages. p_place: [archived_at, id], where the previous page ended; NULL = from the beginning.
 -- Locks: nothing. It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more
 -- at a time while few of them match. Bounded: as search_running.
@@ -29,8 +29,8 @@ BEGIN
     FOR v_row IN
       SELECT d.id, d.archived_at,
              messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint,
-               d.payload,
-                                     d.headers, d.handled_by, d.attempts) AS is_wanted
+               d.payload, d.headers, d.handled_by, d.attempts)
+               AND (SELECT true FROM messages.redrive_log AS r WHERE r.archived_id = d.id LIMIT 1) IS NULL AS is_wanted
       FROM unnest(v_topics) AS t (topic)
       CROSS JOIN LATERAL (
         SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload,

@@ -11,9 +11,9 @@
 -- 50 times `p_bound` messages are counted. A table of up to 1,000 pages is read as a whole, and the estimate is then
 -- exact too.
 --
--- `running` is exact, and so is `dead_last_day`, whatever the number; it rises with each message that dies: it is the
--- sum of `messages.dead_count` since the beginning of the ten minutes in which the last day began. Messages that were
--- redriven, erased or purged since are included. `handled`: a worker handles the topic, by the rule of
+-- `running` is exact, and so is `dead_last_day`, whatever the number: it rises with each message that dies, and falls
+-- with each that is redriven. It is the sum of `messages.dead_count` since the beginning of the ten minutes in which the
+-- last day began. Messages that were erased or purged since are included. `handled`: a worker handles the topic, by the rule of
 -- `messages.unhandled_topics`.
 -- Errors: none.
 -- Locks: none.
@@ -41,7 +41,7 @@ BEGIN
   WITH estimate AS MATERIALIZED (
     SELECT e.* FROM messages.estimate_waiting() AS e
   ), dead AS MATERIALIZED (
-    SELECT c.topic, sum(c.count)::bigint AS count
+    SELECT c.topic, sum(c.count - c.redriven)::bigint AS count
     FROM messages.dead_count AS c
     WHERE c.died_at >= date_bin('10 minutes', v_now - interval '1 day', 'epoch')
     GROUP BY c.topic

@@ -386,3 +386,58 @@ def test_a_long_chain_of_redrives_is_returned_up_to_a_hundred(queue: Queue) -> N
         died = again(queue, died)
 
     assert len(lineage(queue, died)) == 101
+
+
+# What was redriven leaves every number of dead messages in the same way.
+
+
+def test_a_redriven_message_leaves_the_count_of_the_day_and_not_the_total(queue: Queue) -> None:
+    ids = [die(queue) for _ in range(3)]
+
+    def dead_of_a_day() -> int:
+        return int(queue.value("SELECT dead_last_day FROM messages.stats() WHERE topic = 't'"))
+
+    assert dead_of_a_day() == 3
+
+    queue.rows("SELECT * FROM messages.redrive(%s)", [ids[:2]])
+    queue.rows("SELECT * FROM messages.redrive(%s)", [ids[:1]])
+
+    assert dead_of_a_day() == 1
+    assert queue.value("SELECT sum(count)::int FROM messages.dead_count") == 3
+    queue.call("merge_dead_counts")
+    assert dead_of_a_day() == 1
+
+
+def test_a_redriven_message_is_found_among_the_dead_no_more(queue: Queue) -> None:
+    gone, left = die(queue), die(queue)
+
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[gone]])
+
+    def found(*states: str) -> list[int]:
+        rows = queue.rows("SELECT id FROM messages.find_messages(p_topic => 't', p_states => %s)", [list(states)])
+        return [row.id for row in rows if row.id is not None]
+
+    assert found("failed") == [left]
+    assert found("rejected", "failed", "lock_expired", "expired") == [left]
+
+
+def test_many_dead_messages_are_no_problem_any_more_once_they_were_redriven_or_silenced(queue: Queue) -> None:
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 2 WHERE topic = '*'")
+    ids = [die(queue) for _ in range(4)]
+
+    def problems() -> list[str]:
+        return [row.kind for row in queue.rows("SELECT kind FROM messages.conditions()")]
+
+    assert problems() == ["dead_rate"]
+
+    queue.rows("SELECT * FROM messages.redrive(%s)", [ids[:1]])
+    assert problems() == ["dead_rate"]
+    queue.rows("SELECT * FROM messages.redrive(%s)", [ids[1:2]])
+    assert problems() == []
+    die(queue)
+    assert problems() == ["dead_rate"]
+
+    fingerprint = queue.value("SELECT max(error_fingerprint) FROM messages.message_archive")
+    queue.call("silence", topic="t", error_fingerprint=fingerprint, **{"for": "1 hour"})
+
+    assert problems() == []

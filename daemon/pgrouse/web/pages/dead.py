@@ -116,7 +116,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     topics = [chosen.topic] if chosen.topic else await run_async(conn, calls.dead_topics())
     bound = bound_of_a_topic(len(topics), LOOKED_AT, *LOOKED_AT_OF_A_TOPIC)
     found = await read_rows(conn, calls.dead_groups(chosen.since, chosen.topic or None, bars=BARS, bound=bound))
-    groups = chosen.apply([row for row in found if caller.sees(row["topic"])])
+    groups = chosen.apply([row for row in found if caller.sees(row["topic"]) and _is_left(row)])
     silences = [each for each in await read_silences(conn, caller) if each["kind"] in (None, "dead_message")]
     for group in groups[:MAX_GROUPS]:
         group["fingerprint"] = group["error_fingerprint"]
@@ -128,6 +128,11 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
         "ranges": list(RANGES),
         "filter": chosen,
     }
+
+
+def _is_left(group: Row) -> bool:
+    """Return whether some of a group are dead still; of those that were not looked at it is not known."""
+    return bool(group["at_least"] or group["redriven"] < group["count"])
 
 
 def _matches(silence: Row, group: Row) -> bool:
