@@ -182,12 +182,12 @@ class DatabasePool:
 
     @asynccontextmanager
     async def read(self, within: timedelta | None = None) -> AsyncIterator[Connection]:
-        """Lend a connection in a transaction that only reads.
+        """Lend a connection in a transaction that only reads, all of it of one moment.
 
         Args:
             within: what each statement may take; `web.statement_timeout` unless given.
         """
-        async with self._transaction(self._begin(" READ ONLY", within)) as conn:
+        async with self._transaction(self._begin(" ISOLATION LEVEL REPEATABLE READ READ ONLY", within)) as conn:
             yield conn
 
     @asynccontextmanager
