@@ -47,7 +47,8 @@ BEGIN
       messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due, messages.next_ticks'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery,
+      messages.alerting_problem'],
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.channel_state,
       messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state'],
     -- channel_state calls it.
@@ -78,7 +79,7 @@ BEGIN
       messages.list_exports, messages.lock_export, messages.unlock_export'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until,
       messages.conditions, messages.open_conditions, messages.replay_alerts, messages.delete_sink,
-      messages.claim_delivery, messages.settle_delivery'],
+      messages.claim_delivery, messages.settle_delivery, messages.alerting_problem, messages.alert_severity'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_threshold'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_schedule, messages.pause_schedule,
       messages.resume_schedule'],
@@ -113,7 +114,7 @@ BEGIN
       messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.topic_state, messages.is_paused,
       messages.list_topics, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.lock_holders'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.open_conditions, messages.lock_holders'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
     ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_messages,

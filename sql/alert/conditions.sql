@@ -1,9 +1,9 @@
 -- Returns what is wrong now, as far as SQL can see it: [alerts](alerts.md#what-is-reported) lists kinds and thresholds.
 --
--- A topic without a worker is reported as `no_worker`, and not also as `backlog`. `no_worker` uses the rule of
--- `messages.unhandled_topics`, and has the same limit. To see the transactions of other users, its owner needs
--- `pg_read_all_stats`, which `pgrouse migrate` grants if it has the right to; without it, `snapshot_held` sees only
--- those of its own user.
+-- One cause is reported once: while no worker is alive (`workers_down`), no topic is reported as `no_worker`; and a
+-- topic that is, not also as `backlog`. `no_worker` uses the rule of `messages.unhandled_topics`, and has the same limit.
+-- To see the transactions of other users, its owner needs `pg_read_all_stats`, which `pgrouse migrate` grants if it has
+-- the right to; without it, `snapshot_held` sees only those of its own user.
 --
 -- Result: one row per kind and topic; `topic` NULL = the condition is not about a topic. `since`: when the condition
 -- began; if that time is unknown, when `update_conditions` first saw it. `what` and `fix` are texts for people.
@@ -29,7 +29,12 @@ DECLARE
   v_own   messages.alert_threshold;
   v_topics text[] := messages.waiting_topics(p_after, p_limit);
   v_topic text;
+  v_down  boolean;
 BEGIN
+  RETURN QUERY
+  SELECT 'workers_down', NULL::text, d.since, d.what, d.fix FROM messages.workers_down() AS d;
+  v_down := FOUND AND NOT EXISTS (SELECT FROM messages.worker_state AS w WHERE w.alive);
+
   RETURN QUERY
   SELECT 'listener_degraded', NULL::text,
          coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'listener_degraded'), v_now),
@@ -65,11 +70,12 @@ BEGIN
         -- own, also while it probes. It is what topic_state calls stopped, for a fraction of its cost.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
         -- One cause is reported once: a topic without a worker has no backlog as well.
-        WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for 
+        WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for
           AND NOT messages.is_handled(v_topic) THEN
           RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
             format('messages of %s are ready, and no worker handles the topic', v_topic),
-            format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
+            format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic)
+          WHERE NOT v_down;
         WHEN v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
           RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
             format(
@@ -85,7 +91,7 @@ BEGIN
   RETURN QUERY
   SELECT c.kind, c.topic, c.since, c.what, c.fix
   FROM messages.condition AS c
-  WHERE c.kind IN ('no_worker', 'backlog')
+  WHERE (c.kind = 'backlog' OR c.kind = 'no_worker' AND NOT v_down)
     AND (
       c.topic <= p_after COLLATE "C"
         OR cardinality(v_topics) >= p_limit AND c.topic > v_topics[cardinality(v_topics)] COLLATE "C");
@@ -127,10 +133,12 @@ BEGIN
            'see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic,
            d.topic)
   FROM (
-    -- Only topics that have lost this many in the steps of this hour are looked at, a step more than an hour.
+    -- Only topics that have lost this many in the steps of this hour are looked at, a step more than an hour. What was
+    -- redriven, or is silenced, does not count.
     SELECT t.topic, t.threshold
     FROM (
-      SELECT c.topic, sum(c.count) AS count, coalesce(min(own.dead_per_hour), v_threshold.dead_per_hour) AS threshold
+      SELECT c.topic, sum(c.count - c.redriven) AS count,
+             coalesce(min(own.dead_per_hour), v_threshold.dead_per_hour) AS threshold
       FROM messages.dead_count AS c
       LEFT JOIN messages.alert_threshold AS own ON own.topic = c.topic
       WHERE c.died_at > v_now - interval '70 minutes'
@@ -140,6 +148,13 @@ BEGIN
     SELECT FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C"
       AND a.archived_at > v_now - interval '1 hour'
+      AND (SELECT true FROM messages.redrive_log AS r WHERE r.archived_id = a.id LIMIT 1) IS NULL
+      AND (
+        SELECT true FROM messages.silence AS s
+        WHERE s.ended_at IS NULL AND s.until > v_now AND messages.matches_glob(s.kind, 'dead_message')
+          AND messages.matches_glob(s.topic, a.topic)
+          AND (s.error_fingerprint IS NULL OR s.error_fingerprint = a.error_fingerprint)
+        LIMIT 1) IS NULL
     OFFSET d.threshold);
 
   RETURN QUERY

@@ -32,7 +32,7 @@ BEGIN
   v_due := ARRAY(
     SELECT i.grouped FROM messages.alert_incident AS i
     WHERE i.sink = p_sink AND i.due_at <= v_now AND (NOT v_patient OR i.escalated_at IS NOT NULL)
-    ORDER BY i.due_at, i.first_alert_id
+    ORDER BY i.state <> 'firing', messages.alert_severity(i.kind), i.due_at, i.first_alert_id
     LIMIT (p_rules ->> 'most')::integer);
   IF cardinality(v_due) = 0 THEN
     RETURN (
@@ -56,9 +56,13 @@ BEGIN
   END IF;
 
   WITH reported AS (
-    SELECT i.* FROM messages.alert_incident AS i WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
+    SELECT i.*, messages.alert_severity(i.kind) AS severity, c.count AS messages, coalesce(c.since, i.first_at) AS since
+    FROM messages.alert_incident AS i
+    LEFT JOIN messages.condition AS c ON c.kind = i.kind AND c.topic = coalesce(i.topic, '')
+    WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
   ), shown AS (
-    SELECT t.* FROM reported AS t ORDER BY t.pending DESC, t.first_alert_id LIMIT 100
+    SELECT t.* FROM reported AS t
+    ORDER BY t.state <> 'firing', t.severity, t.pending DESC, t.first_alert_id LIMIT 100
   )
   INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, created_at)
   SELECT
@@ -69,12 +73,14 @@ BEGIN
       'group_count', count(*),
       'groups', (
         SELECT jsonb_agg(jsonb_build_object(
-          'group', g.grouped, 'kind', g.kind, 'topic', g.topic, 'result', g.result, 'fingerprint', g.error_fingerprint,
-          'status', g.state, 'count', g.pending, 'total', g.count, 'first_at', g.first_at, 'last_at', g.last_at,
+          'group', g.grouped, 'kind', g.kind, 'severity', g.severity, 'topic', g.topic, 'result', g.result,
+          'fingerprint', g.error_fingerprint,
+          'status', g.state, 'count', g.pending, 'total', g.count, 'messages', g.messages, 'since', g.since,
+          'first_at', g.first_at, 'last_at', g.last_at,
           'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'fix',
           g.fix,
           'nth', g.notifications + 1, 'escalated', g.escalated_at IS NOT NULL)
-            ORDER BY g.pending DESC, g.first_alert_id)
+            ORDER BY g.state <> 'firing', g.severity, g.pending DESC, g.first_alert_id)
         FROM shown AS g)),
     jsonb_strip_nulls(
       jsonb_build_object('group_by', p_rules -> 'group_by', 'kinds', p_rules -> 'kinds', 'topics', p_rules -> 'topics')

@@ -1,23 +1,39 @@
--- Returns the conditions that the last tick found, and the breakers that are open now: what the dashboard shows as
--- problems, for the price of a few rows. `level` is `warn` or `fail`, as [the doctor](doctor.md) reports the same
--- condition.
+-- Returns the problems that are open, as every front end shows and counts them: the conditions that the last tick
+-- found, and what is known at once, without a tick: the breakers that are open, and whether too few workers are alive.
+-- Those that are silenced are left out. `messages.alert_severity` says the severity.
 --
--- Result: at most 200 rows, the worst first, then the oldest; `topic` NULL = the condition is not about a topic.
+-- Arguments: `p_topics`: as for `messages.stats`; what is about no topic is returned for every `p_topics`.
+-- Result: at most `p_limit` rows: `workers_down` first, then the most severe, then the oldest; `topic` NULL = the
+-- condition is not about a topic. `count`: how many messages it is about, as the last tick counted them: those that are
+-- ready (from 1000 on an estimate, as `messages.stats` makes it), or that died within an hour and were not redriven;
+-- NULL = it is not about messages, or they were not counted yet.
 -- Errors: none.
 -- Locks: none.
--- Called by: the web, each second.
-CREATE OR REPLACE FUNCTION messages.open_conditions()
-RETURNS TABLE (kind text, level text, topic text, since timestamptz, what text, fix text)
+-- Cost: a few rows. If no worker is alive and none has died, also entries of an index for up to 100 topics.
+-- Called by: the web, each second; the metrics, `pgrouse top`, `pgrouse stats`.
+CREATE OR REPLACE FUNCTION messages.open_conditions(p_topics text[] DEFAULT '{*}', p_limit integer DEFAULT 200)
+RETURNS TABLE (kind text, severity text, topic text, since timestamptz, count bigint, what text, fix text)
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
 AS $$
-  SELECT o.kind, messages.condition_level(o.kind) AS level, o.topic, o.since, o.what, o.fix
+  WITH down AS MATERIALIZED (
+    SELECT d.*, NOT EXISTS (SELECT FROM messages.worker_state AS w WHERE w.alive) AS explains_no_worker
+    FROM messages.workers_down() AS d
+  )
+  SELECT o.kind, messages.alert_severity(o.kind) AS severity, o.topic, o.since, k.count, o.what, o.fix
   FROM (
-    SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.condition AS c
+    SELECT 'workers_down' AS kind, NULL::text AS topic, d.since, d.what, d.fix FROM down AS d
     UNION ALL
     SELECT 'breaker', b.topic, b.since, b.what, b.fix FROM messages.open_breakers() AS b
+    UNION ALL
+    SELECT c.kind, nullif(c.topic, ''), c.since, c.what, c.fix FROM messages.condition AS c
+    WHERE c.kind NOT IN ('workers_down', 'breaker')
+      AND (c.kind <> 'no_worker' OR NOT EXISTS (SELECT FROM down AS d WHERE d.explains_no_worker))
   ) AS o
-  ORDER BY level, o.since, o.kind, o.topic
-  LIMIT 200
+  LEFT JOIN messages.condition AS k ON k.kind = o.kind AND k.topic = coalesce(o.topic, '')
+  WHERE (o.topic IS NULL OR o.topic LIKE ANY ((SELECT messages.like_patterns(p_topics))::text[]))
+    AND messages.silenced_until(o.kind, o.topic, NULL) IS NULL
+  ORDER BY o.kind <> 'workers_down', severity, o.since, o.kind, o.topic
+  LIMIT p_limit
 $$;

@@ -1,5 +1,5 @@
--- Evaluates the `messages.conditions` and raises one alert when a condition begins and one when it ends, as rows of
--- `messages.alert`. A listener counts as degraded when it has been degraded for `listener_for`; a breaker raises its
+-- Evaluates the `messages.conditions`, stores them with the number of their messages in `messages.condition`, and raises
+-- one alert when a condition begins and one when it ends, as rows of `messages.alert`. A listener counts as degraded when it has been degraded for `listener_for`; a breaker raises its
 -- own alerts. A call checks what waits in at most `p_limit` topics; the next call continues behind them.
 --
 -- Result: how many began or ended.
@@ -24,17 +24,31 @@ BEGIN
   PERFORM messages.tick_topics('update_conditions', p_limit);
   WITH wrong AS MATERIALIZED (
     SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix
-    FROM messages.conditions(v_after, p_limit) AS c WHERE c.kind <> 'breaker'
+    FROM messages.conditions(v_after, p_limit) AS c
+  ), counted AS MATERIALIZED (
+    SELECT c.* FROM messages.count_conditions((
+      SELECT array_agg(CASE w.kind WHEN 'workers_down' THEN '*' ELSE w.topic END)
+      FROM wrong AS w
+      WHERE w.kind IN ('workers_down', 'no_worker', 'backlog', 'breaker', 'dead_rate'))) AS c
   ), known AS (
-    INSERT INTO messages.condition AS k (kind, topic, since, what, fix, notified_at)
-    SELECT w.kind, w.topic, w.since, w.what, w.fix, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END
+    INSERT INTO messages.condition AS k (kind, topic, since, count, what, fix, notified_at)
+    SELECT w.kind, w.topic, w.since,
+           CASE
+             WHEN w.kind = 'dead_rate' THEN c.dead
+             WHEN w.kind IN ('workers_down', 'no_worker', 'backlog', 'breaker') THEN c.ready
+           END,
+           w.what, w.fix,
+           CASE WHEN w.kind NOT IN ('listener_degraded', 'breaker') THEN v_now END
     FROM wrong AS w
+    LEFT JOIN counted AS c ON c.topic = w.topic
     ORDER BY w.kind, w.topic
     ON CONFLICT (kind, topic) DO UPDATE
-    SET what = excluded.what, fix = excluded.fix,
-        notified_at = coalesce(k.notified_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
-    WHERE (k.what, k.fix) IS DISTINCT FROM (excluded.what, excluded.fix)
-      OR (k.notified_at IS NULL AND k.since <= v_now - v_hold)
+    SET count = excluded.count, what = excluded.what, fix = excluded.fix,
+        since = CASE WHEN k.kind = 'breaker' THEN excluded.since ELSE k.since END,
+        notified_at = coalesce(
+          k.notified_at, CASE WHEN k.since <= v_now - v_hold AND k.kind <> 'breaker' THEN v_now END)
+    WHERE (k.count, k.what, k.fix) IS DISTINCT FROM (excluded.count, excluded.what, excluded.fix)
+      OR (k.notified_at IS NULL AND k.since <= v_now - v_hold AND k.kind <> 'breaker')
     RETURNING k.*
   ), gone AS (
     DELETE FROM messages.condition AS k
@@ -56,5 +70,30 @@ BEGIN
     PERFORM messages.notify('alert', v_kinds);
   END IF;
   RETURN v_did;
+END
+$$;
+
+-- Count the messages of topics, as messages.stats does: those that are ready, and those that died within an hour and were
+-- not redriven.
+-- Called by: update_conditions. p_topics: their names; * = all. Locks: nothing.
+-- Result: a row for each topic, and one with an empty name for all of them together. No row for NULL.
+CREATE OR REPLACE FUNCTION messages.count_conditions(p_topics text[])
+RETURNS TABLE (topic text, ready bigint, dead bigint)
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  IF p_topics IS NULL THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT coalesce(s.topic, ''), sum(s.ready)::bigint, sum(d.count)::bigint
+  FROM messages.stats(p_topics => p_topics) AS s
+  CROSS JOIN LATERAL (
+    SELECT sum(c.count - c.redriven) AS count
+    FROM messages.dead_count AS c
+    WHERE c.topic = s.topic COLLATE "C" AND c.died_at >= date_bin('10 minutes', messages.now() - interval '1 hour', 'epoch')
+  ) AS d
+  GROUP BY GROUPING SETS ((s.topic), ());
 END
 $$;

@@ -1,6 +1,5 @@
 -- Reports the conditions about the work itself: backlogs, dying messages, open breakers, undelivered alerts, by the
--- thresholds of `messages.alert_threshold`. An open breaker is a warning: it works as intended, but its topic is
--- stopped.
+-- thresholds of `messages.alert_threshold`. What pages is a failure, everything else a warning.
 --
 -- Result: for each code what is wrong with it, by topic, or one row with level `ok`. The codes are `backlog`,
 -- `dead_rate`, `breakers`, `alerts`.
@@ -32,6 +31,13 @@ BEGIN
     FROM messages.alert_delivery AS d
     WHERE d.abandoned_at > messages.now() - interval '7 days'
     GROUP BY d.sink
+    UNION ALL
+    -- The condition begins when something waits for it.
+    SELECT 'alerts', 'warn', format('no process delivers to the sink %s', s.name),
+           format('start a daemon or a web server whose configuration has it, or `pgrouse alert forget %s`', s.name)
+    FROM messages.sink_state AS s
+    WHERE s.state = 'no deliverer'
+      AND NOT EXISTS (SELECT FROM messages.conditions() AS c WHERE c.kind = 'alerts_undelivered')
   )
   (SELECT f.* FROM found AS f LIMIT 200)
   UNION ALL

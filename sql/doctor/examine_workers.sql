@@ -26,8 +26,11 @@ BEGIN
     WHERE right(s.topic, 4) <> '.dlq' AND NOT s.stopped
     LIMIT 100
   ), found (code, level, what, fix) AS (
-    SELECT 'workers', 'fail', 'no worker is alive', 'start one with `pgrouse run`'
-    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.handles)
+    SELECT 'workers', messages.condition_level('workers_down'), d.what, d.fix FROM messages.workers_down() AS d
+    UNION ALL
+    -- As long as none has died, and nothing waits, none may be wanted.
+    SELECT 'workers', 'warn', 'no worker is alive', 'start one with `pgrouse run`'
+    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive) AND NOT EXISTS (SELECT FROM messages.workers_down())
     UNION ALL
     SELECT 'workers_gone', 'warn',
            format('%s (process %s on %s) was last seen %s s ago, and did not unregister', w.name, w.pid, w.host,
@@ -75,7 +78,7 @@ BEGIN
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL
   FROM (VALUES
-    ('workers', (SELECT count(*) FROM worker AS w WHERE w.handles) || ' alive'),
+    ('workers', (SELECT count(*) FROM worker AS w WHERE w.alive) || ' alive'),
     ('workers_gone', 'every worker that ended has unregistered'),
     ('worker_versions', 'all are of one version'),
     ('listeners', 'every worker receives notifications'),

@@ -1,5 +1,5 @@
--- Deletes what is over: workers that were not seen for an hour (over HTTP: for five minutes), flags that expired a
--- minute ago or were not set for an hour, places of the low-water marks that have no message, waiters whose time is
+-- Deletes what is over: workers that were not seen for an hour, unless no worker is alive (over HTTP: for five minutes,
+-- in any case), flags that expired a minute ago or were not set for an hour, places of the low-water marks that have no message, waiters whose time is
 -- over, steps and lists of predecessors whose message is gone, keys that are free or not throttled any more, pauses
 -- of channels that are over, jobs of bulk publishing and what they left, cursors of earlier claims, expired sessions
 -- and stored answers. It also removes from rates what an older, stricter policy charged.
@@ -51,6 +51,7 @@ BEGIN
   WHERE w.name = ANY (ARRAY(
     SELECT o.name FROM messages.worker AS o
     WHERE o.seen_at < clock_timestamp() - CASE o.kind WHEN 'http' THEN interval '5 minutes' ELSE interval '1 hour' END
+      AND (o.kind = 'http' OR EXISTS (SELECT FROM messages.worker_state AS l WHERE l.alive))
     FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;

@@ -4,15 +4,16 @@
 -- seen by the age of its marks. A tick by hand is recorded in `messages.audit` with what each task did, if it ran;
 -- ticks by other callers are never recorded.
 --
--- Arguments: `p_caller`: `cron`, `daemon` or `hand`. `p_limit`: the maximum number of locks that expire in one call.
--- `p_unless_within`: do nothing if this caller's last tick is more recent than this.
+-- Arguments: `p_caller`: `cron`, `daemon`, `web` or `hand`. `p_limit`: the maximum number of locks that expire in one
+-- call. `p_unless_within`: do nothing if this caller's last tick is more recent than this; daemons and web servers count
+-- as one caller.
 -- Result: what each task did; -1 = the task failed and changed nothing, the reason is in a WARNING, and the next tick
 -- tries again. No rows = another tick is running, or has just run.
 -- Errors: 22023 for another caller.
 -- Locks: a row of `messages.mutex`, so that two ticks never run at once; it never waits for that row. It sets
 -- `lock_timeout` to 2 s for the functions that it calls.
--- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), `pgrouse maintenance run`
--- ('hand').
+-- Called by: pg_cron each minute ('cron'), each daemon ('daemon') and each web server ('web') every few seconds,
+-- `pgrouse maintenance run` ('hand').
 CREATE OR REPLACE FUNCTION messages.tick(
   p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0'
 )
@@ -25,9 +26,9 @@ DECLARE
   v_all jsonb    := jsonb_build_object();
   v_new bigint[];
 BEGIN
-  IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
+  IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'web', 'hand') THEN
     RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL')
-      USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
+      USING ERRCODE = '22023', HINT = 'use cron, daemon, web or hand';
   END IF;
   v_new := messages.new_blocked(p_limit);
   IF NOT messages.lock_mutex('tick') THEN
@@ -35,7 +36,8 @@ BEGIN
   END IF;
   IF EXISTS (
     SELECT FROM messages.tick_mark AS k
-    WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
+    WHERE k.task = 'prune' AND k.ran_at > clock_timestamp() - p_unless_within
+      AND (k.caller = p_caller OR k.caller IN ('daemon', 'web') AND p_caller IN ('daemon', 'web'))) THEN
     RETURN;
   END IF;
   FOREACH task IN ARRAY ARRAY[

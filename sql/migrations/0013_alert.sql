@@ -119,11 +119,13 @@ CREATE TABLE messages.silence (
 );
 CREATE INDEX silence_until ON messages.silence (until) WHERE ended_at IS NULL;
 
--- The conditions that hold at this moment, and since when; notified_at: when an alert was raised for it.
+-- The conditions that hold at this moment, and since when. count: how many messages it is about, NULL = it is not about
+-- messages, or not counted yet. notified_at: when an alert was raised for it; a breaker raises its own.
 CREATE TABLE messages.condition (
   kind    text        NOT NULL,
   topic   text        COLLATE "C" NOT NULL DEFAULT '',
   since   timestamptz NOT NULL,
+  count   bigint,
   what    text        NOT NULL,
   fix    text        NOT NULL,
   notified_at timestamptz,
@@ -142,11 +144,13 @@ CREATE TABLE messages.alert_threshold (
   cron_age         interval CHECK (cron_age BETWEEN '0' AND '3650 days'),
   snapshot_age     interval CHECK (snapshot_age BETWEEN '0' AND '3650 days'),
   undelivered_for  interval CHECK (undelivered_for BETWEEN '0' AND '3650 days'),
+  min_workers      integer CHECK (min_workers BETWEEN 0 AND 100000),
   CONSTRAINT alert_threshold_defaults_are_whole CHECK (topic <> '*' OR num_nulls(
-    backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for) = 0),
+    backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for,
+    min_workers) = 0),
   CONSTRAINT alert_threshold_of_a_topic_is_about_it CHECK (
-    topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for) = 0)
+    topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for, min_workers) = 0)
 );
 INSERT INTO messages.alert_threshold (
-  topic, backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for)
-VALUES ('*', '15 minutes', '5 minutes', 100, '1 minute', '5 minutes', '1 hour', '15 minutes');
+  topic, backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for, min_workers)
+VALUES ('*', '15 minutes', '5 minutes', 100, '1 minute', '5 minutes', '1 hour', '15 minutes', 1);

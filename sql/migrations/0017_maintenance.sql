@@ -3,7 +3,7 @@
 -- The last run of each maintenance function, and its caller: pg_cron can stop silently, this shows it.
 CREATE TABLE messages.tick_mark (
   task      text        NOT NULL,
-  caller    text        NOT NULL CHECK (caller IN ('cron', 'daemon', 'hand')),
+  caller    text        NOT NULL CHECK (caller IN ('cron', 'daemon', 'web', 'hand')),
   ran_at    timestamptz NOT NULL,
   count     bigint      NOT NULL,
   PRIMARY KEY (task, caller)

@@ -135,6 +135,41 @@ def test_a_daemon_sends_an_alert_about_a_dead_message(
     eventually(lambda: queue.value("SELECT delivered_at IS NOT NULL FROM messages.alert"))
 
 
+def test_when_all_daemons_are_dead_two_web_servers_say_so_once(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    sections = {"handlers": {"import_path": [str(HANDLERS)]}, "worker": {"maintenance_interval": "0.2s"}}
+    job = {"topics.job": {"handler": "work:act"}}
+    daemons = [deliver(hook(receiver), command=("run",), **sections, **job) for _ in range(2)]
+    web = {"web": {"listen": "127.0.0.1:0"}, "worker": sections["worker"]}
+    servers = [deliver(hook(receiver), command=("web",), **web) for _ in range(2)]
+    eventually(lambda: queue.value("SELECT count(*) = 2 FROM messages.worker_state WHERE alive"))
+    until_all_listen(queue, "ops")
+    eventually(lambda: all(server.events("web.started") for server in servers))
+    first_ids = [row.name for row in queue.rows("SELECT name FROM messages.worker ORDER BY name")]
+
+    for each in daemons:
+        each.kill()
+    queue.publish_many(3, "job", payload='{"do": "complete"}')
+    # The worker's last sign of life is dated back, instead of waiting for half a minute.
+    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '1 minute'")
+
+    (request,) = receiver.wait_for(1)
+    (group,) = request.json["groups"]
+    assert (group["kind"], group["severity"], request.json["status"]) == ("workers_down", "page", "firing")
+    assert all(f"{name} was last seen at " in request.json["title"] + request.json["body"] for name in first_ids)
+    assert queue.value("SELECT held_by LIKE 'web:%%' FROM messages.alert_sink")
+
+    queue.call("register_worker", "new", "host", 1, "1.0", ["job"], 1)
+    _, over = receiver.wait_for(2)
+
+    assert (over.json["status"], over.json["groups"][0]["kind"]) == ("resolved", "workers_down")
+    ticks = "SELECT max(ran_at) FROM messages.tick_mark WHERE caller = 'web'"
+    at = queue.value(ticks)
+    eventually(lambda: queue.value(ticks) > at)
+    assert len(receiver.requests) == 2
+
+
 def test_a_delivery_whose_daemon_is_killed_between_send_and_mark_is_repeated(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
@@ -295,6 +330,7 @@ def test_a_condition_is_reported_when_it_begins_and_when_it_ends(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     deliver(hook(receiver))
+    queue.call("register_worker", "elsewhere", "host", 7, "1.0", ["elsewhere"], 1)
     queue.publish(wait="-6 minutes")
     queue.rows("SELECT * FROM messages.tick()")
     (begun,) = receiver.wait_for(1)
@@ -305,7 +341,7 @@ def test_a_condition_is_reported_when_it_begins_and_when_it_ends(
     ended = receiver.wait_for(2)[1]
     assert (begun.json["status"], begun.json["title"]) == (
         "firing",
-        "no worker: messages of t are ready, and no worker handles the topic",
+        "no worker: messages of t are ready, and no worker handles the topic (1 message now)",
     )
     assert (ended.json["status"], ended.json["title"]) == ("resolved", "resolved: no worker: t")
 

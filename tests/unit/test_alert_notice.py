@@ -18,12 +18,15 @@ def group(**values: Any) -> dict[str, Any]:
     return {
         "group": "0" * 32,
         "kind": "dead_message",
+        "severity": "ticket",
         "topic": "orders",
         "result": "failed",
         "fingerprint": "abc",
         "status": "firing",
         "count": 5,
         "total": 5,
+        "messages": None,
+        "since": AT.isoformat(),
         "first_at": AT.isoformat(),
         "last_at": AT.isoformat(),
         "first_message_id": 7,
@@ -78,9 +81,9 @@ def notice(
         ),
         (
             group(kind="cron_late", topic=None, result="begun", error="no tick since 03:00"),
-            "pg_cron is late: no tick since 03:00",
+            "pg_cron late: no tick since 03:00",
         ),
-        (group(kind="cron_late", topic=None, status="resolved"), "resolved: pg_cron is late"),
+        (group(kind="cron_late", topic=None, status="resolved"), "resolved: pg_cron late"),
     ],
 )
 def test_the_title_states_the_event_in_one_line(given: dict[str, Any], title: str) -> None:
@@ -131,7 +134,7 @@ def test_the_text_has_queue_severity_advice_and_link() -> None:
         "severity: ticket",
         "environment: production",
         "database: queue",
-        "link: https://queue.example.com/dead",
+        "link: https://queue.example.com/dead?topic=orders",
         "to do: see why: `pgrouse dead group --topic orders`; fix the cause, then"
         " `pgrouse redrive --topic orders --fingerprint abc`",
         "first: 2026-01-01 12:00:00 UTC",
@@ -143,12 +146,18 @@ def test_the_text_has_queue_severity_advice_and_link() -> None:
     ("given", "severity", "link"),
     [
         (group(count=1, total=1), "ticket", "/messages/7"),
-        (group(count=1, total=2), "ticket", "/dead"),
-        (group(kind="breaker", topic="a b/c"), "page", "/topics/a%20b%2Fc"),
+        (group(count=1, total=2), "ticket", "/dead?topic=orders"),
+        (group(count=1, total=2, topic=None), "ticket", "/dead"),
+        (group(kind="breaker", severity="page", topic="a b/c"), "page", "/topics/a%20b%2Fc"),
+        (group(kind="workers_down", severity="page", topic=None), "page", "/workers"),
+        (group(kind="no_worker", severity="page", topic="a b"), "page", "/messages?topic=a%20b&state=ready"),
+        (group(kind="dead_rate", severity="page"), "page", "/dead?topic=orders"),
         (group(kind="cron_late", topic=None), "ticket", "/doctor"),
     ],
 )
-def test_each_kind_has_its_severity_and_its_page(given: dict[str, Any], severity: str, link: str) -> None:
+def test_each_kind_has_the_severity_that_the_server_says_and_its_page(
+    given: dict[str, Any], severity: str, link: str
+) -> None:
     payload = notice(given, queue=QUEUE).payload()
 
     assert (payload["severity"], payload["link"]) == (severity, f"https://queue.example.com{link}")
@@ -156,7 +165,7 @@ def test_each_kind_has_its_severity_and_its_page(given: dict[str, Any], severity
 
 
 def test_several_groups_link_to_the_overview_and_have_the_highest_severity() -> None:
-    shown = notice(group(), group(kind="no_worker"), queue=QUEUE)
+    shown = notice(group(), group(kind="no_worker", severity="page"), queue=QUEUE)
 
     assert (shown.severity, shown.link) == ("page", "https://queue.example.com/")
     assert shown.body.splitlines()[-1] == "link: https://queue.example.com/"
@@ -177,19 +186,55 @@ def test_a_resolved_alert_has_no_advice() -> None:
 def test_a_custom_template_decides_whether_the_environment_is_named() -> None:
     shown = notice(title="{{environment}}: {{topic}}", body="{{severity}} {{database}} {{link}}", queue=QUEUE)
 
-    assert (shown.title, shown.body) == ("production: orders", "ticket queue https://queue.example.com/dead")
+    assert (shown.title, shown.body) == (
+        "production: orders",
+        "ticket queue https://queue.example.com/dead?topic=orders",
+    )
     assert notice(title="{{environment}}{{link}}{{database}}{{topic}}").title == "orders"
 
 
 def test_many_groups_are_listed_as_the_largest_ten_and_a_count() -> None:
     shown = notice(*(group(topic=f"t{n}", count=n) for n in range(30, 0, -1)))
 
-    assert shown.title.startswith("465 in 30 groups, first: 30 messages failed in t30")
+    assert shown.title.startswith("30 problems, first: 30 messages failed in t30")
     assert [line for line in shown.body.splitlines() if line.startswith("- ")] == [
         *(f"- {n} messages failed in t{n} (5 since it began): ValueError: bad price" for n in range(30, 20, -1)),
         "- and 20 more groups",
     ]
     assert shown.body.splitlines()[-1] == "- and 20 more groups"
+
+
+@pytest.mark.parametrize(
+    ("states", "title"),
+    [
+        (["firing"] * 2, "2 problems, first: "),
+        (["firing", "resolved"], "1 problem and 1 resolved, first: "),
+        (["resolved"] * 3, "3 resolved, first: resolved: "),
+    ],
+)
+def test_the_title_of_several_groups_counts_problems_and_what_is_resolved(states: list[str], title: str) -> None:
+    shown = notice(*(group(kind="backlog", topic=f"t{n}", status=state) for n, state in enumerate(states)))
+
+    assert shown.title.startswith(title)
+
+
+@pytest.mark.parametrize(
+    ("given", "title"),
+    [
+        ({"messages": 7}, "backlog: old messages of orders (7 messages now)"),
+        ({"messages": 1}, "backlog: old messages of orders (1 message now)"),
+        ({"messages": 52_123}, "backlog: old messages of orders (≈ 52,000 messages now)"),
+        ({"messages": 1_863, "kind": "dead_rate"}, "many dead: old messages of orders (1,863 messages now)"),
+        (
+            {"messages": 7, "nth": 2},
+            "still, since 2026-01-01 12:00:00 UTC: backlog: old messages of orders (7 messages now)",
+        ),
+    ],
+)
+def test_a_condition_says_how_many_messages_it_is_about_and_a_repetition_since_when(
+    given: dict[str, Any], title: str
+) -> None:
+    assert notice(group(**{"kind": "backlog", "error": "old messages of orders", **given})).title == title
 
 
 def test_each_of_several_groups_has_its_advice() -> None:

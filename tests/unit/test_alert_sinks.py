@@ -167,14 +167,14 @@ def test_alertmanager_receives_an_alert_for_each_group(receiver: Receiver) -> No
 
 def test_alertmanager_receives_severity_queue_and_link(receiver: Receiver) -> None:
     error = f"{DEEP}ConnectionError: no route\n"
-    given = notice(group(error=error), group(kind="backlog", result=None, topic="slow"), queue=QUEUE)
+    given = notice(group(error=error), group(kind="backlog", severity="page", result=None, topic="slow"), queue=QUEUE)
 
     send(given, alertmanager=receiver.url())
 
     dead, backlog = receiver.requests[0].json
     assert [each["labels"]["severity"] for each in (dead, backlog)] == ["ticket", "page"]
     assert {each["labels"]["environment"] for each in (dead, backlog)} == {"production"}
-    assert dead["generatorURL"] == "https://queue.example.com/dead"
+    assert dead["generatorURL"] == "https://queue.example.com/dead?topic=orders"
     assert backlog["generatorURL"] == "https://queue.example.com/topics/slow"
     assert [each["annotations"]["runbook_url"] for each in (dead, backlog)] == [
         "https://queue.example.com/runbooks#dead-messages",

@@ -23,6 +23,7 @@ from uuid import UUID
 import psycopg
 
 from pgrouse import events
+from pgrouse.alerts.heartbeat import AlertHeartbeat
 from pgrouse.alerts.notice import Notice, QueueInfo
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
@@ -90,11 +91,12 @@ DATABASE: Call[str] = Call(b"SELECT pg_catalog.current_database()", [], value)
 
 
 def delivery_loops(db: database.Database, settings: Config, holder: str) -> list[Loop]:
-    """Return the loops that deliver, one per sink, and the listener that wakes them."""
+    """Return the loops that deliver, one per sink, the listener that wakes them, and the heartbeat if there is one."""
     due, alerts, dashboard = WakeEvents(), settings.alerts, settings.web.url
     return [
         AlertListener(db, due),
         *(AlertDelivery(db, alerts, each, holder, due.new(), dashboard) for each in read_sinks(settings)),
+        *([AlertHeartbeat(db, alerts)] if alerts.heartbeat else []),
     ]
 
 

@@ -11,7 +11,9 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from pgrouse import error_line, runbooks
+from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.config import alert_template as template
+from pgrouse.format import show_estimate
 
 DEAD = "dead_message"
 # How many groups a text lists; programs get up to a hundred.
@@ -27,18 +29,28 @@ RESULTS = {
     "lock_expired": "lost their lock",
     "expired": "expired unread",
 }
+# What every front end calls the kinds of conditions.
 KINDS = {
+    "workers_down": "workers down",
     "breaker": "breaker open",
-    "listener_degraded": "notifications do not arrive",
-    "cron_late": "pg_cron is late",
+    "listener_degraded": "polling",
+    "cron_late": "pg_cron late",
     "backlog": "backlog",
     "no_worker": "no worker",
-    "snapshot_held": "old snapshot held",
-    "dead_rate": "many dead messages",
-    "alerts_undelivered": "alerts are not delivered",
+    "snapshot_held": "old transaction",
+    "dead_rate": "many dead",
+    "alerts_undelivered": "alerts not sent",
 }
-# As in the Prometheus rules. page: messages are not processed, or many die. ticket: look at it today.
-PAGE = frozenset({"breaker", "backlog", "no_worker", "dead_rate", "alerts_undelivered"})
+
+
+# The pages that show them; of the others, the topic, or the doctor.
+PAGES = {
+    "workers_down": "/workers",
+    "no_worker": "/messages?topic={topic}&state=ready",
+    "backlog": "/messages?topic={topic}&state=ready",
+    "dead_rate": "/dead?topic={topic}",
+    "alerts_undelivered": "/alerts",
+}
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,7 @@ class Notice:
     @property
     def severity(self) -> str:
         """The highest severity of its groups."""
-        return "page" if "page" in map(severity, self.groups) else "ticket"
+        return "page" if any(group["severity"] == "page" for group in self.groups) else "ticket"
 
     @property
     def link(self) -> str | None:
@@ -182,7 +194,14 @@ class Notice:
     def _summary(self) -> str:
         if self.content["group_count"] == 1:
             return summary(self.groups[0])
-        return f"{self.content['count']:,} in {self.content['group_count']:,} groups, first: {summary(self.groups[0])}"
+        return f"{self._how_many()}, first: {summary(self.groups[0])}"
+
+    def _how_many(self) -> str:
+        """Say how many problems there are, and how many are over; those that are not listed count as problems."""
+        over = sum(group["status"] != "firing" for group in self.groups)
+        problems = self.content["group_count"] - over
+        counted = [f"{problems:,} problem{'s' * (problems != 1)}"] if problems else []
+        return " and ".join([*counted, *([f"{over:,} resolved"] if over else [])])
 
     def _lines(self) -> list[str]:
         if self.content["group_count"] == 1:
@@ -207,6 +226,7 @@ def make_test_notice(sink: str, title: str | None, body: str | None, queue: Queu
     group = {
         "group": "0" * 32,
         "kind": DEAD,
+        "severity": "ticket",
         "topic": "pgrouse.test",
         "result": "failed",
         "fingerprint": "0" * 16,
@@ -215,6 +235,8 @@ def make_test_notice(sink: str, title: str | None, body: str | None, queue: Queu
         "total": 1,
         "first_at": now.isoformat(),
         "last_at": now.isoformat(),
+        "since": now.isoformat(),
+        "messages": None,
         "first_message_id": None,
         "last_message_id": None,
         "error": "this is a test: nothing happened",
@@ -237,7 +259,23 @@ def _condition_summary(group: Mapping[str, Any]) -> str:
     if group["status"] != "firing":
         return one_line("resolved: " + ": ".join(filter(None, [kind, topic])))
     text = one_line(sanitize(error_line.last_line(group["error"] or "")), 150)
-    return one_line(": ".join(filter(None, [kind, "" if topic in text else topic, text])), 300)
+    said = ": ".join(filter(None, [_still(group) + kind, "" if topic in text else topic, text]))
+    return one_line(said + _counted(group), 300)
+
+
+def _still(group: Mapping[str, Any]) -> str:
+    """Begin the summary of a repetition: that it goes on, and since when."""
+    return f"still, since {format_time(group['since'])}: " if group["nth"] > 1 else ""
+
+
+def _counted(group: Mapping[str, Any]) -> str:
+    """End the summary of a condition that is about messages: how many they are now."""
+    count = group["messages"]
+    if not count:
+        return ""
+    # What is ready is estimated from there on; what died is counted.
+    is_estimate = group["kind"] != "dead_rate" and count >= COUNT_BOUND
+    return f" ({show_estimate(count, is_estimate=is_estimate)} message{'s' * (count != 1)} now)"
 
 
 def _dead_summary(group: Mapping[str, Any]) -> str:
@@ -250,11 +288,6 @@ def _dead_summary(group: Mapping[str, Any]) -> str:
     text = f"{group['count']:,} message{'s' * many} {verb}{in_topic}{again}"
     error = one_line(sanitize(error_line.last_line(group["error"] or "")), 100)
     return one_line(f"{text}: {error}" if error else text, 300)
-
-
-def severity(group: Mapping[str, Any]) -> str:
-    """Return how urgent it is: page or ticket, as in the Prometheus rules."""
-    return "page" if group["kind"] in PAGE else "ticket"
 
 
 def advice(group: Mapping[str, Any]) -> str | None:
@@ -273,8 +306,11 @@ def dashboard_path(group: Mapping[str, Any]) -> str:
     """Return the page of the dashboard that shows a group."""
     if group["kind"] == DEAD:
         single = group["total"] == 1 and group["first_message_id"] is not None
-        return f"/messages/{group['first_message_id']}" if single else "/dead"
-    return f"/topics/{quote(group['topic'], safe='')}" if group["topic"] else "/doctor"
+        if single:
+            return f"/messages/{group['first_message_id']}"
+        return f"/dead?topic={quote(group['topic'], safe='')}" if group["topic"] else "/dead"
+    page = PAGES.get(group["kind"], "/topics/{topic}" if group["topic"] else "/doctor")
+    return page.format(topic=quote(group["topic"] or "", safe=""))
 
 
 def format_time(at: str) -> str:
@@ -290,7 +326,7 @@ def excerpt(error: str | None) -> str:
 def _group_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "topic": group["topic"],
-        "severity": severity(group) if group["status"] == "firing" else None,
+        "severity": group["severity"] if group["status"] == "firing" else None,
         "messages": _id_range(group["first_message_id"], group["last_message_id"]),
         "first": format_time(group["first_at"]),
         "last": format_time(group["last_at"]) if group["last_at"] != group["first_at"] else None,

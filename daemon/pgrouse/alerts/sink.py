@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, SecretStr
+from pydantic import ConfigDict, SecretStr
 
 from pgrouse.alerts.secret import SHORTEST_SECRET, address_pieces
 from pgrouse.config.alerts import AlertSink
@@ -73,16 +73,6 @@ class SinkTable(AlertSink):
 def _secrets_in(value: Any) -> list[str]:
     values = value.values() if isinstance(value, dict) else [value]
     return [each.get_secret_value() for each in values if isinstance(each, SecretStr)]
-
-
-def _check_http_url(given: SecretStr) -> SecretStr:
-    """Check the address of a sink, without repeating it: it may be a secret."""
-    if not given.get_secret_value().startswith(("http://", "https://")):
-        raise ValueError("expected an address that begins with https:// or http://")
-    return given
-
-
-HttpUrl = Annotated[SecretStr, AfterValidator(_check_http_url)]
 
 
 def missing_package(extra: str, name: str) -> ConfigError:

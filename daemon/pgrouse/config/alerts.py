@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, Secret, SerializeAsAny, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, Secret, SecretStr, SerializeAsAny, model_validator
 
 from pgrouse.config import alert_template as template
 from pgrouse.config.duration import Duration, between
@@ -40,6 +40,16 @@ VariableName = Annotated[str, _matching("[A-Za-z_][A-Za-z0-9_]*", "is not a vali
 EnvironmentName = Annotated[
     str, _matching(r"[^\x00-\x1f\x7f]{1,100}", "is not a valid environment name: 1 to 100 characters on one line")
 ]
+
+
+def _check_http_url(given: SecretStr) -> SecretStr:
+    """Check an address without repeating it: it may be a secret."""
+    if not given.get_secret_value().startswith(("http://", "https://")):
+        raise ValueError("expected an address that begins with https:// or http://")
+    return given
+
+
+HttpUrl = Annotated[SecretStr, AfterValidator(_check_http_url)]
 Template = Annotated[str, AfterValidator(template.check_placeholders)]
 GroupBy = Literal["topic", "result", "fingerprint"]
 # Kinds of alerts, and the results of dead messages.
@@ -54,6 +64,7 @@ AlertKind = Literal[
     "cron_late",
     "backlog",
     "no_worker",
+    "workers_down",
     "snapshot_held",
     "dead_rate",
     "alerts_undelivered",
@@ -117,6 +128,11 @@ class AlertsSettings(Section):
     """How often to repeat a message about a condition that still holds. 0s: never."""
     give_up_after: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S
     """How long to retry a message before it is abandoned."""
+    heartbeat: HttpUrl | None = None
+    """An address that is called by POST again and again while alerting works: a dead man's switch. The service behind
+    it reports when the calls stop."""
+    heartbeat_interval: Annotated[Duration, between(S, 86400 * S)] = 60 * S
+    """How often each deliverer calls `heartbeat`."""
     to: list[SerializeAsAny[AlertSink]] = []
     """The sinks: tables `[[alerts.to]]`."""
 

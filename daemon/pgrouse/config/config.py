@@ -286,6 +286,8 @@ class WebSettings(Section):
     run_maintenance: bool = True
     """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules
     fire even if no daemon runs."""
+    deliver_alerts: bool = True
+    """Deliver alerts to the sinks in `[alerts]` as a daemon does: they are sent even if no daemon runs."""
 
 
 class MetricsSettings(Section):

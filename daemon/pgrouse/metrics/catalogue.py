@@ -100,7 +100,9 @@ ALERTS = _gauge(
 )
 ALERTS_AGE = _gauge("pgrouse_alerts_oldest_undelivered_seconds", "How old the oldest of them is; 0 if there is none.")
 CONDITIONS = _gauge(
-    "pgrouse_condition", "Always 1, for each thing that is wrong by the thresholds of alerts.", "kind", "topic"
+    "pgrouse_condition",
+    "Always 1, for each thing that is wrong by the thresholds of alerts.",
+    *("kind", "topic", "severity"),
 )
 NOTIFY_QUEUE = _gauge("pgrouse_notify_queue_usage_ratio", "How full PostgreSQL's notification queue is, from 0 to 1.")
 SNAPSHOT_AGE = _gauge(

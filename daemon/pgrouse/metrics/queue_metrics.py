@@ -13,11 +13,12 @@ from psycopg import AsyncConnection
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.export import list_exports
+from pgrouse.client.calls.monitoring.alert import open_conditions
 from pgrouse.client.calls.monitoring.doctor import snapshot_age
 from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import TopicStats, stats
 from pgrouse.client.clock import notify_queue_usage, tick_ages
-from pgrouse.client.queries.condition import known_conditions, undelivered
+from pgrouse.client.queries.alert import undelivered
 from pgrouse.client.queries.schedule import RunTimes, run_times
 from pgrouse.client.queries.topic import DeadCount, dead_counts, effective_policy, find_policies
 from pgrouse.client.queries.worker import count_workers
@@ -55,7 +56,7 @@ async def read_queue_metrics(conn: AsyncConnection[Any], topics: Sequence[str] =
     died = await run_async(conn, dead_counts(topics, counted, MAX_SERIES))
     states = await run_async(conn, topic_state(counted))
     policies = await run_async(conn, find_policies(counted, ["notify"]))
-    conditions = await run_async(conn, known_conditions(topics, MAX_SERIES))
+    conditions = await run_async(conn, open_conditions(topics, MAX_SERIES))
     (workers,), waiting = await run_async(conn, count_workers()), await run_async(conn, undelivered())
     ticks, snapshot_s = await run_async(conn, tick_ages()), await run_async(conn, snapshot_age())
     exports_held = sum(each.held_since is not None for each in await run_async(conn, list_exports()))
@@ -70,7 +71,7 @@ async def read_queue_metrics(conn: AsyncConnection[Any], topics: Sequence[str] =
         family(c.TICK_AGE, [((caller,), age_s) for caller, age_s in ticks.items()]),
         single(c.ALERTS, waiting.count),
         single(c.ALERTS_AGE, waiting.oldest_s),
-        family(c.CONDITIONS, [((each.kind, each.topic), 1) for each in conditions]),
+        family(c.CONDITIONS, [((each.kind, each.topic or "", each.severity), 1) for each in conditions]),
         single(c.NOTIFY_QUEUE, await run_async(conn, notify_queue_usage())),
         *_schedules(schedules),
         single(c.EXPORTS_HELD, exports_held),

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from pgrouse.format import harmless
 from pgrouse.terminal.table import Column, Row
 
 GAP = 2
@@ -37,10 +38,11 @@ class WatchTable:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, rows: Sequence[Row], remarks: Sequence[str]) -> None:
-        """Show these rows, and remarks below them."""
+    def show(self, rows: Sequence[Row], remarks: Sequence[str], problems: Sequence[str] = ()) -> None:
+        """Show these rows, problems above them, and remarks below them."""
         table = rich_table(self._columns, rows, self._console.width)
-        self._live.update(Group(table, Text(), *(Text(each, style="dim") for each in remarks)), refresh=True)
+        above = [Text(harmless(each), style="bold red") for each in problems]
+        self._live.update(Group(*above, table, Text(), *(Text(each, style="dim") for each in remarks)), refresh=True)
 
 
 def rich_table(columns: list[Column], rows: Sequence[Row], terminal: int) -> Table:

@@ -264,7 +264,7 @@ class Top(App[None]):
             line.append("  frozen", style="bold yellow")
         else:
             line.append("  connecting" if found is None else f"  every {show_age(self._every)}", style="not bold dim")
-        self.state_line.update(line)
+        self.state_line.update(Text("\n").join([line, *_problems(found)]))
 
     def _show_charts(self) -> None:
         if self.snapshot is None:
@@ -412,6 +412,16 @@ class Top(App[None]):
         except Exception as error:  # noqa: BLE001 - what is no error of the database is raised by error_text()
             self.notify(error_text(error), title="That did not work", severity="error", timeout=10)
             return FAILED
+
+
+def _problems(found: QueueSnapshot | None) -> list[Text]:
+    """Return the line of the worst problem, with the number of the others; none if nothing is wrong."""
+    if found is None or not found.problems:
+        return []
+    worst, *others = found.problems
+    style = "bold red" if worst.severity == "page" else "yellow"
+    more = f" (and {plural(len(others), 'more problem')}: `pgrouse alert conditions`)" if others else ""
+    return [Text(harmless(worst.what) + more, style=style)]
 
 
 FAILED = object()

@@ -12,6 +12,7 @@ import psycopg
 from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
+from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
 from pgrouse.client.calls.monitoring.stats import TopicLatency, TopicStats, latency, stats, throughput
 from pgrouse.client.queries.worker import RegisteredWorker, count_held, find_workers, handled_topics
@@ -54,8 +55,8 @@ class WorkerRow(RegisteredWorker):
 
     @property
     def listener(self) -> str | None:
-        """The state of its connection for notifications."""
-        found: str | None = self.status.get("listener")
+        """The state of its connection for notifications; None: it did not say, or is not alive."""
+        found: str | None = self.status.get("listener") if self.alive else None
         return found
 
 
@@ -87,6 +88,7 @@ class QueueSnapshot:
 
     at: datetime
     database: str
+    problems: list[OpenCondition]
     topics: list[TopicRow]
     workers: list[WorkerRow]
     dead: list[DeadRow]
@@ -110,11 +112,12 @@ class SnapshotReader:
         """Read one, in one transaction that only reads. now: the monotonic clock."""
         with conn.transaction():
             conn.execute(LIMITS)
+            problems = run(conn, open_conditions())
             topics, workers, times = _topics(conn), _workers(conn), _times(conn)
             if now >= self._dead_at:
                 self._read_dead(conn)
         at = datetime.now().astimezone()
-        return QueueSnapshot(at, _name(conn), topics, workers, self._dead, times)
+        return QueueSnapshot(at, _name(conn), problems, topics, workers, self._dead, times)
 
     def _read_dead(self, conn: psycopg.Connection) -> None:
         began = time.monotonic()

@@ -20,6 +20,7 @@ from pgrouse.web import metrics, pages, v1
 from pgrouse.web.access.database_pool import DatabasePool
 from pgrouse.web.access.security import Authenticate, Authenticator, SecurityMiddleware
 from pgrouse.web.access.token_cache import TokenCache
+from pgrouse.web.background.alert_delivery import web_delivery_loops
 from pgrouse.web.background.http_workers import HttpWorkers
 from pgrouse.web.background.long_poll import LongPoll
 from pgrouse.web.background.maintenance import WebMaintenance
@@ -91,30 +92,31 @@ def with_security(app: FastAPI) -> ASGIApp:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await app.state.db.open()
-    maintenance_task = _start_maintenance(app)
+    tasks = _start_loops(app)
     try:
         yield
     finally:
         app.state.stopping.set()
-        if maintenance_task is not None:
-            await loop.end([maintenance_task])
+        await loop.end(tasks)
         await app.state.live_updates.close()
         await app.state.long_poll.close()
         await app.state.db.close()
 
 
-def _start_maintenance(app: FastAPI) -> asyncio.Task[None] | None:
-    settings = app.state.settings
-    if not settings.web.run_maintenance:
-        return None
-    tick_s = settings.worker.maintenance_interval.total_seconds()
-    maintenance = WebMaintenance(app.state.db.connector, tick_s, lambda: app.state.settled)
-    task = asyncio.create_task(loop.run(maintenance), name="maintenance")
-    task.add_done_callback(_log_crash)
-    return task
+def _start_loops(app: FastAPI) -> list[asyncio.Task[None]]:
+    """Start what the server does in the background as a daemon does it."""
+    settings, db = app.state.settings, app.state.db.connector
+    loops: list[loop.Loop] = web_delivery_loops(db, settings) if settings.web.deliver_alerts else []
+    if settings.web.run_maintenance:
+        tick_s = settings.worker.maintenance_interval.total_seconds()
+        loops.append(WebMaintenance(db, tick_s, lambda: app.state.settled))
+    tasks = [asyncio.create_task(loop.run(each), name=each.name) for each in loops]
+    for task in tasks:
+        task.add_done_callback(_log_crash)
+    return tasks
 
 
 def _log_crash(task: asyncio.Task[None]) -> None:
-    """Log why the maintenance ended: pages and API continue without it."""
+    """Log why a loop ended: pages and API continue without it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error(events.WEB_FAILED, reason=type(error).__name__, exc_info=error)

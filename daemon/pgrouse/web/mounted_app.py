@@ -19,6 +19,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pgrouse.alerts.sinks import read_sinks
 from pgrouse.config import config
 from pgrouse.config.dsn import is_dsn
 from pgrouse.web.access.security import OUTER_SCOPE, Authenticate
@@ -49,6 +50,7 @@ def app(
         ConfigError: the configuration cannot be used.
     """
     settings = _read(source)
+    read_sinks(settings)
     hosts = [*settings.web.allowed_hosts, *allowed_hosts]
     checked = settings.web.model_validate({**dict(settings.web), "allowed_hosts": hosts})
     return MountedApp(settings.model_copy(update={"web": checked}), authenticate)

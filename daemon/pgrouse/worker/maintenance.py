@@ -41,6 +41,7 @@ class MaintenanceLoop:
         topic_changed: set when a notification says that a topic or a schedule was changed.
         tick_s: how often to tick, in seconds, with a jitter of a fifth.
         settled_count: how many attempts have been settled so far; while it does not change the marks need not move.
+        caller: who ticks, as the marks of the maintenance name it.
     """
 
     name = "maintenance"
@@ -52,8 +53,9 @@ class MaintenanceLoop:
         settled_count: Callable[[], int],
         schemas: SchemaCache | None,
         topic_changed: WakeEvent,
+        caller: str = "daemon",
     ) -> None:
-        self.db = db
+        self.db, self.caller = db, caller
         self.schemas, self.topic_changed = schemas, topic_changed
         self.tick_s = tick_s
         self.settled_count = settled_count
@@ -69,7 +71,8 @@ class MaintenanceLoop:
             if self.schemas is not None:
                 await self.schemas.refresh(conn)
             if time.monotonic() >= self._tick_at:
-                _log_failures(await run_async(conn, tick("daemon", unless_within=timedelta(seconds=self.tick_s * 0.8))))
+                unless_within = timedelta(seconds=self.tick_s * 0.8)
+                _log_failures(await run_async(conn, tick(self.caller, unless_within=unless_within)))
                 self._tick_at = time.monotonic() + jittered(self.tick_s)
             elif self._has_settled_more():
                 await run_async(conn, raise_low_water())

@@ -15,6 +15,12 @@ from tests.sql.sinks import RULES, Sink, raise_alert
 # messages.conditions: current problems, each provoked for real.
 
 
+@pytest.fixture(autouse=True)
+def _another_worker(queue: Queue) -> None:
+    """Another worker is alive: without any, that is reported, and not each topic."""
+    queue.call("register_worker", "elsewhere", "host", 7, "1.0", ["elsewhere"], 1)
+
+
 def found(queue: Queue) -> dict[str, str | None]:
     """Return the topic of each condition by its kind."""
     return {row.kind: row.topic for row in queue.rows("SELECT * FROM messages.conditions()")}
@@ -102,7 +108,7 @@ def test_a_silent_worker_handles_nothing(queue: Queue) -> None:
     queue.publish(wait="-6 minutes")
     worker(queue, "t")
 
-    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '2 minutes'")
+    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '2 minutes' WHERE name = 'w'")
 
     assert found(queue) == {"no_worker": "t"}
 
@@ -255,18 +261,18 @@ def test_beyond_its_limit_it_returns_what_the_last_ticks_found(queue: Queue) -> 
 
 
 def open_conditions_found(queue: Queue) -> list[tuple[str, str, str | None]]:
-    return [(row.kind, row.level, row.topic) for row in queue.rows("SELECT * FROM messages.open_conditions()")]
+    return [(row.kind, row.severity, row.topic) for row in queue.rows("SELECT * FROM messages.open_conditions()")]
 
 
 def test_it_has_the_conditions_of_the_last_tick_and_the_open_breakers_the_worst_first(queue: Queue) -> None:
     queue.policy("mail", breaker={"pause": "10m"})
     open_breaker(queue, "mail")
     queue.publish("orphan", wait="-10 minutes")
-    assert open_conditions_found(queue) == [("breaker", "warn", "mail")]
+    assert open_conditions_found(queue) == [("breaker", "page", "mail")]
 
     queue.call("update_conditions")
 
-    assert open_conditions_found(queue) == [("no_worker", "fail", "orphan"), ("breaker", "warn", "mail")]
+    assert open_conditions_found(queue) == [("no_worker", "page", "orphan"), ("breaker", "page", "mail")]
 
 
 def test_it_lists_what_the_doctor_finds_with_the_same_levels(queue: Queue) -> None:
@@ -284,7 +290,8 @@ def test_it_lists_what_the_doctor_finds_with_the_same_levels(queue: Queue) -> No
 
     codes = {"breaker": "breakers", "no_worker": "unhandled_topics", "dead_rate": "dead_rate"}
     levels = {(row.code, row.level) for row in doctor if row.code in codes.values()}
-    assert levels == {(codes[kind], level) for kind, level, _ in open_conditions_found(queue)}
+    level_of = {"page": "fail", "ticket": "warn"}
+    assert levels == {(codes[kind], level_of[severity]) for kind, severity, _ in open_conditions_found(queue)}
     assert "stopped" not in " ".join(row.what for row in doctor)
 
 

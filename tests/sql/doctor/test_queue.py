@@ -82,7 +82,7 @@ def test_messages_that_are_ready_for_too_long_are_found(queue: Queue) -> None:
 
     found = examine(queue, "conditions")
 
-    assert found.wrong == {"backlog": "warn"}
+    assert found.wrong == {"backlog": "fail"}
     assert "messages of t have been ready" in found.of("backlog").what
 
 
@@ -93,11 +93,11 @@ def test_a_topic_with_many_dead_messages_is_found(queue: Queue) -> None:
 
     found = examine(queue, "conditions")
 
-    assert found.wrong == {"dead_rate": "warn"}
+    assert found.wrong == {"dead_rate": "fail"}
     assert "of t died" in found.of("dead_rate").what
 
 
-def test_an_open_breaker_is_a_warning(queue: Queue) -> None:
+def test_an_open_breaker_is_a_failure_as_its_alert_pages(queue: Queue) -> None:
     queue.policy("t", breaker={"failure_rate": 0.5, "min_attempts": 2, "window": "1m", "pause": "1m"})
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), '9 of 10 failed')"
@@ -105,7 +105,7 @@ def test_an_open_breaker_is_a_warning(queue: Queue) -> None:
 
     found = examine(queue, "conditions")
 
-    assert found.wrong == {"breakers": "warn"}
+    assert found.wrong == {"breakers": "fail"}
     assert "the breaker of t is open: 9 of 10 failed" in found.of("breakers").what
 
 
@@ -312,10 +312,10 @@ def test_with_a_listening_worker_there_is_no_finding(queue: Queue) -> None:
     assert examine(queue, "workers").wrong == {}
 
 
-def test_a_queue_without_a_worker_is_reported(queue: Queue) -> None:
+def test_a_queue_that_never_had_a_worker_is_warned_about(queue: Queue) -> None:
     found = examine(queue, "workers")
 
-    assert found.wrong == {"workers": "fail"}
+    assert found.wrong == {"workers": "warn"}
     assert "pgrouse run" in found.of("workers").fix
 
 

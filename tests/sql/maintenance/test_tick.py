@@ -46,6 +46,7 @@ def test_it_runs_every_task_and_returns_their_results(queue: Queue, listen: Call
     queue.claim(lock_duration="0 s")
     queue.call("register_worker", "dead", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
+    queue.call("register_worker", "alive", "host", 43, "1.0", ["t"], 10)
     # By chance a prune also deletes the mark of an empty topic.
     queue.conn.execute("SELECT setseed(0.5)")
 
@@ -60,7 +61,7 @@ def test_with_nothing_to_do_it_does_nothing(queue: Queue) -> None:
     assert tick(queue) == dict.fromkeys(TASKS, 0)
 
 
-@pytest.mark.parametrize("caller", ["cron", "daemon", "hand"])
+@pytest.mark.parametrize("caller", ["cron", "daemon", "web", "hand"])
 def test_each_task_leaves_a_mark_of_its_caller(queue: Queue, caller: str) -> None:
     tick(queue, caller)
 
@@ -83,7 +84,7 @@ def test_an_unknown_caller_is_refused(queue: Queue, caller: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="caller of tick is") as caught:
         tick(queue, caller)
 
-    assert caught.value.diag.message_hint == "use cron, daemon or hand"
+    assert caught.value.diag.message_hint == "use cron, daemon, web or hand"
 
 
 def test_while_one_tick_runs_a_second_returns_nothing_at_once(queue: Queue, other: Queue) -> None:

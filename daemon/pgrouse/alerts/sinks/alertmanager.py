@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, SecretStr
 
 from pgrouse.alerts.http_post import http_post
-from pgrouse.alerts.notice import DEAD, advice, dashboard_path, excerpt, one_line, severity, summary
+from pgrouse.alerts.notice import DEAD, advice, dashboard_path, excerpt, one_line, summary
 from pgrouse.alerts.secret import reveal, reveal_all
-from pgrouse.alerts.sink import HttpUrl, SinkTable
-from pgrouse.config.alerts import VariableName
+from pgrouse.alerts.sink import SinkTable
+from pgrouse.config.alerts import HttpUrl, VariableName
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
@@ -57,7 +57,7 @@ class AlertmanagerTable(SinkTable):
         name = NAMES.get(group["kind"]) or "Pgrouse" + "".join(map(str.capitalize, group["kind"].split("_")))
         single = notice.content["group_count"] == 1
         queue, to_do = notice.queue, advice(group)
-        own = {"severity": severity(group), **({"environment": queue.environment} if queue.environment else {})}
+        own = {"severity": group["severity"], **({"environment": queue.environment} if queue.environment else {})}
         link = queue.link(dashboard_path(group))
         runbook = queue.runbook(group["kind"])
         known = {label: value for label, value in group_labels.items() if value}

@@ -17,7 +17,8 @@ from pydantic import Field, SecretStr
 
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.secret import reveal, reveal_all
-from pgrouse.alerts.sink import HttpUrl, SinkTable
+from pgrouse.alerts.sink import SinkTable
+from pgrouse.config.alerts import HttpUrl
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:

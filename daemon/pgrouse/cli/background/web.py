@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pgrouse.alerts.sinks import read_sinks
 from pgrouse.errors import ConfigError
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.standard_streams import do_without_stdout
@@ -25,5 +26,6 @@ def web(session: CliSession, listen: str | None) -> int:
         if (error.name or "").startswith("pgrouse"):
             raise
         raise ConfigError(f"{error.name} is not installed: pip install 'pgrouse[web]'") from error
+    read_sinks(config)
     do_without_stdout()
     return server.run(config)

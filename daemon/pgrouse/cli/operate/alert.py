@@ -121,6 +121,7 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
     columns = [
         Column("SINK", "sink", wide=True),
         Column("STATE", "state", style=lambda state: colours[state]),
+        Column("SEVERITY", "severity", spare=True),
         Column("KIND", "kind"),
         Column("TOPIC", "topic", wide=True),
         Column("RESULT", "result", optional=True),

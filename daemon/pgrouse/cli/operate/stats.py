@@ -13,12 +13,16 @@ import psycopg
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import ExportStatus, list_exports
 from pgrouse.client.calls.monitoring import stats as stats_calls
+from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
 from pgrouse.client.clock import tick_ages
 from pgrouse.extras import has_rich
 from pgrouse.format import show_age, show_estimate
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.terminal.param_types import DURATION
 from pgrouse.terminal.table import Column, plain_table
+
+# How many problems stand above the numbers.
+MAX_PROBLEMS = 3
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class Stats:
 
     Attributes:
         topics: one row per topic.
+        problems: what is wrong, the worst first.
         maintenance: for each caller of the maintenance functions how many seconds ago it last did.
         held: the exports for which the retention waits.
     """
 
     topics: list[dict[str, Any]]
+    problems: list[OpenCondition]
     maintenance: dict[str, float]
     held: list[ExportStatus]
 
@@ -60,7 +66,7 @@ def _read(conn: psycopg.Connection) -> Stats:
         conn.execute(READ_TIMEOUT)
         topics = [asdict(each) for each in run(conn, stats_calls.stats())]
         held = [each for each in run(conn, list_exports()) if each.held_since is not None]
-        return Stats(topics, run(conn, tick_ages()), held)
+        return Stats(topics, run(conn, open_conditions()), run(conn, tick_ages()), held)
 
 
 def _columns() -> list[Column]:
@@ -90,14 +96,24 @@ def _print(session: CliSession, found: Stats) -> None:
             {
                 "topics": found.topics,
                 "exact_below": stats_calls.COUNT_BOUND,
+                "problems": [asdict(each) for each in found.problems],
                 "maintenance_age_s": found.maintenance,
                 "list_exports": [asdict(each) for each in found.held],
             }
         )
         return
+    for line in _problems(found):
+        session.note(line)
     session.rows(_columns(), found.topics, "no message waits or runs: publish one")
     for line in _remarks(found):
         session.note(line)
+
+
+def _problems(found: Stats) -> list[str]:
+    """Return what stands above the numbers: what pages somebody."""
+    urgent = [each.what for each in found.problems if each.severity == "page"]
+    more = f"and {len(urgent) - MAX_PROBLEMS} more problems: `pgrouse alert conditions` lists them"
+    return [*urgent[:MAX_PROBLEMS], *([more] if len(urgent) > MAX_PROBLEMS else [])]
 
 
 def _remarks(found: Stats) -> list[str]:
@@ -137,6 +153,8 @@ def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: time
         if session.as_json:
             _print(session, found)
         else:
+            for line in _problems(found):
+                session.note(line)
             session.say(plain_table(_columns(), found.topics) + "\n")
         time.sleep(interval.total_seconds())
 
@@ -147,5 +165,5 @@ def _watch_on_terminal(conn: psycopg.Connection, interval: timedelta) -> None:
     with WatchTable(_columns()) as table:
         while True:
             found = _read(conn)
-            table.show(found.topics, _remarks(found))
+            table.show(found.topics, _remarks(found), _problems(found))
             time.sleep(interval.total_seconds())

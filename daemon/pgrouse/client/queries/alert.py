@@ -1,4 +1,4 @@
-"""Alerts, sinks, silences and thresholds."""
+"""Alerts, sinks, silences and thresholds, and the alerts that were not delivered yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgrouse.config.duration import AnyDuration, parse, to_timedelta
 from pgrouse.config.topic_policy import DEFAULTS
 
 INCIDENTS = """
-  SELECT i.sink, i.kind, i.topic, i.result, i.error_fingerprint,
+  SELECT i.sink, i.kind, messages.alert_severity(i.kind) AS severity, i.topic, i.result, i.error_fingerprint,
          CASE WHEN i.state <> 'over' AND silenced.until IS NOT NULL THEN 'silenced' ELSE i.state END AS state,
          i.count, i.pending, i.silenced, i.notifications, i.notified_at, i.escalated_at, i.due_at, i.first_at,
          i.last_at,
@@ -20,6 +20,11 @@ INCIDENTS = """
   FROM messages.alert_incident AS i
   CROSS JOIN LATERAL (SELECT messages.silenced_until(i.kind, i.topic, i.error_fingerprint) AS until) AS silenced
   WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(over)s OR i.state <> 'over')"""
+UNDELIVERED = b"""
+  SELECT count(*) AS count, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s
+  FROM (
+    SELECT d.created_at FROM messages.alert_delivery AS d
+    WHERE d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 10000) AS d"""
 SILENCES = "SELECT s.*, s.until - clock_timestamp() AS ends_in FROM messages.silence AS s"
 
 
@@ -28,6 +33,7 @@ class Incident:
     """What one sink was told, or is told next, about one group of alerts.
 
     Attributes:
+        severity: page or ticket.
         state: firing, silenced, resolved or over.
         pending: how many alerts were not sent yet.
         age: how long ago the last alert was.
@@ -35,6 +41,7 @@ class Incident:
 
     sink: str
     kind: str
+    severity: str
     topic: str | None
     result: str | None
     error_fingerprint: str | None
@@ -95,6 +102,14 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelivered:
+    """How many alerts wait for a sink, and the age of the oldest."""
+
+    count: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class AlertThresholds:
     """When conditions become alerts; 0 = never. None: those of the topic * apply."""
 
@@ -106,6 +121,7 @@ class AlertThresholds:
     cron_age: timedelta | None
     snapshot_age: timedelta | None
     undelivered_for: timedelta | None
+    min_workers: int | None
 
 
 class ThresholdChanges(TypedDict, total=False):
@@ -118,6 +134,7 @@ class ThresholdChanges(TypedDict, total=False):
     cron_age: AnyDuration | None
     snapshot_age: AnyDuration | None
     undelivered_for: AnyDuration | None
+    min_workers: int | None
 
 
 # What each means; those about no topic have only '*'.
@@ -131,7 +148,10 @@ THRESHOLDS = TOPIC_THRESHOLDS | {
     "cron_age": "how long pg_cron may run no tick",
     "snapshot_age": "how long a transaction may be open",
     "undelivered_for": "how long a sink may fail",
+    "min_workers": "how many workers have to be alive",
 }
+# Those that are numbers; the others are times.
+COUNTS = ("dead_per_hour", "min_workers")
 
 
 def find_incidents(sink: str | None = None, *, over: bool, most: int) -> Call[list[Incident]]:
@@ -144,6 +164,11 @@ def find_incidents(sink: str | None = None, *, over: bool, most: int) -> Call[li
 def find_sinks() -> Call[list[SinkRecord]]:
     """Read the sinks, by name."""
     return select_call("sink_state", SinkRecord, "ORDER BY f.name")
+
+
+def undelivered() -> Call[Undelivered]:
+    """Count the alerts that wait for a sink, up to 10,000."""
+    return Call(UNDELIVERED, [], lambda rows: Undelivered(*rows[0]))
 
 
 def find_silences() -> Call[list[Silence]]:
@@ -173,7 +198,7 @@ def read_threshold(name: str, text: str) -> timedelta | int | None:
     """
     if not text.strip():
         return None
-    return int(text) if name == "dead_per_hour" else parse(text)
+    return int(text) if name in COUNTS else parse(text)
 
 
 def set_thresholds(topic: str, changes: Mapping[str, Any]) -> Call[None]:
@@ -203,4 +228,4 @@ def set_thresholds(topic: str, changes: Mapping[str, Any]) -> Call[None]:
 def _threshold(name: str, value: Any) -> timedelta | int | None:
     if value is None:
         return None
-    return int(value) if name == "dead_per_hour" else to_timedelta(value, name)
+    return int(value) if name in COUNTS else to_timedelta(value, name)

@@ -13,16 +13,10 @@ from collections.abc import Callable
 
 from pgrouse.client.connection.database import Database
 from pgrouse.process.wake_event import WakeEvent
+from pgrouse.web.background.permission import RECHECK_S, may_call
 from pgrouse.worker.maintenance import MaintenanceLoop
 
-# How long what the user of the database may do is taken for granted; and how soon a standby is asked whether it is one
-# still.
-RECHECK_S = 60.0
-CAN_RUN_MAINTENANCE = b"""
-  SELECT current_setting('transaction_read_only') = 'off' AND bool_and(has_function_privilege(p.oid, 'EXECUTE'))
-  FROM pg_catalog.pg_proc AS p
-  WHERE p.pronamespace = 'messages'::regnamespace
-    AND p.proname IN ('tick', 'raise_low_water', 'fire_schedules', 'next_schedule_due')"""
+FUNCTIONS = ("tick", "raise_low_water", "fire_schedules", "next_schedule_due")
 
 
 class WebMaintenance:
@@ -40,21 +34,16 @@ class WebMaintenance:
 
     def __init__(self, db: Database, tick_s: float, settled: Callable[[], int]) -> None:
         self.db = db
-        self.loop = MaintenanceLoop(db, tick_s, settled, None, WakeEvent())
+        self.loop = MaintenanceLoop(db, tick_s, settled, None, WakeEvent(), "web")
         self._can_run_until = 0.0
 
     async def step(self) -> float:
         """Tick, if it is time and may be done; return how long to wait."""
         if time.monotonic() >= self._can_run_until:
-            if not await self._can_run():
+            if not await may_call(await self.loop.connection(), FUNCTIONS):
                 return RECHECK_S
             self._can_run_until = time.monotonic() + RECHECK_S
         return await self.loop.step()
-
-    async def _can_run(self) -> bool:
-        conn = await self.loop.connection()
-        row = await (await conn.execute(CAN_RUN_MAINTENANCE)).fetchone()
-        return bool(row and row[0])
 
     async def reset(self) -> None:
         """Begin with a new connection."""

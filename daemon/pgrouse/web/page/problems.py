@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pgrouse.alerts.notice import KINDS as NAMES
 from pgrouse.client.calls.monitoring.alert import open_conditions
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
@@ -32,12 +33,10 @@ class ProblemKind:
     """What the dashboard says of a kind of condition.
 
     Attributes:
-        title: in two words.
         advice: what to do; "" = what the condition itself says.
         actions: its buttons, the most useful first.
     """
 
-    title: str
     advice: str
     actions: tuple[ProblemAction, ...]
 
@@ -48,36 +47,35 @@ PAUSE = ProblemAction(
 TOPIC = ProblemAction("Show topic", "/topics/{topic}")
 WORKERS = ProblemAction("Show workers", "/workers")
 DOCTOR = ProblemAction("Run the doctor", "/doctor?now=1")
+# The one that stands first, and in the title and the navigation by name.
+DOWN = "workers_down"
 KINDS = {
+    DOWN: ProblemKind("", (WORKERS, DOCTOR)),
     "no_worker": ProblemKind(
-        "no worker", "Start a worker with a handler for the topic, or pause it until there is one.", (PAUSE, WORKERS)
+        "Start a worker with a handler for the topic, or pause it until there is one.", (PAUSE, WORKERS)
     ),
     "backlog": ProblemKind(
-        "backlog",
         "Add workers or concurrency, or see which limit holds the messages up.",
         (TOPIC, ProblemAction("Show messages", "/messages?topic={topic}&state=ready")),
     ),
     "breaker": ProblemKind(
-        "breaker open",
         "Fix what the handler depends on. The breaker closes when a probe succeeds.",
         (TOPIC, ProblemAction("Show errors", "/messages?topic={topic}&state=retrying")),
     ),
     "dead_rate": ProblemKind(
-        "many dead",
         "See why they died, fix the cause, then redrive them.",
         (ProblemAction("Show and redrive", "/messages?topic={topic}&state=dead"), PAUSE),
     ),
     "listener_degraded": ProblemKind(
-        "polling", "Set database.listen_dsn of these workers to a direct connection. Until then they poll.", (WORKERS,)
+        "Set database.listen_dsn of these workers to a direct connection. Until then they poll.", (WORKERS,)
     ),
     "cron_late": ProblemKind(
-        "pg_cron late",
         "The doctor says what is wrong with its jobs. Until they run, run the maintenance here.",
         (ProblemAction("Run the maintenance", "/maintenance", is_post=True), DOCTOR),
     ),
-    "snapshot_held": ProblemKind("old transaction", "", (DOCTOR,)),
+    "snapshot_held": ProblemKind("", (DOCTOR,)),
     "alerts_undelivered": ProblemKind(
-        "alerts not sent", "The doctor says what the sink answers. Fix it, and the alerts are sent.", (DOCTOR,)
+        "The doctor says what the sink answers. Fix it, and the alerts are sent.", (DOCTOR,)
     ),
 }
 
@@ -88,24 +86,36 @@ async def read_problems(conn: Connection, caller: Caller) -> list[Row]:
     They are those of a topic, and with all topics those of the fleet.
     """
     rows = await read_rows(conn, open_conditions())
-    return [row | _presentation(row) for row in rows if _may_see(caller, row["topic"])]
+    visible = [row for each in rows if (row := _visible(caller, each)) is not None]
+    return [row | _presentation(row) for row in visible]
 
 
-def _may_see(caller: Caller, topic: str | None) -> bool:
-    """Return whether the caller may see a condition.
+def kind_name(kind: str) -> str:
+    """Return what people call a kind of alert."""
+    return NAMES.get(kind, kind.replace("_", " "))
 
-    One without a topic names workers, users and programs of the whole fleet.
+
+def _visible(caller: Caller, row: Row) -> Row | None:
+    """Return what the caller may see of a condition; None: nothing.
+
+    One without a topic names workers, users and programs of the whole fleet. That the workers are down concerns
+    everyone; their names do not.
     """
-    return caller.sees_all if topic is None else caller.sees(topic)
+    if row["topic"] is not None:
+        return row if caller.sees(row["topic"]) else None
+    if caller.sees_all:
+        return row
+    return row | {"what": row["what"].partition(":")[0], "fix": ""} if row["kind"] == DOWN else None
 
 
 def _presentation(row: Row) -> Row:
-    kind = KINDS.get(row["kind"]) or ProblemKind(row["kind"].replace("_", " "), "", (DOCTOR,))
+    kind, title = KINDS.get(row["kind"]) or ProblemKind("", (DOCTOR,)), kind_name(row["kind"])
     topic = quote(row["topic"] or "", safe="")
     actions = [(each, each.path.format(topic=topic)) for each in kind.actions]
     return {
-        "title": kind.title,
-        "badge": "bad" if row["level"] == "fail" else "warn",
+        "title": title,
+        "headline": title if row["kind"] == DOWN else "",
+        "badge": "bad" if row["severity"] == "page" else "warn",
         "advice": kind.advice or row["fix"],
         "actions": actions,
     }

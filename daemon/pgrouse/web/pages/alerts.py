@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
@@ -10,38 +10,74 @@ from starlette.responses import Response
 from pgrouse.client.calls.monitoring import alert
 from pgrouse.client.queries.alert import find_incidents, find_sinks
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, read_rows, run_write
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.page import view
-from pgrouse.web.page.problems import KINDS
+from pgrouse.web.page.problems import KINDS, kind_name
 from pgrouse.web.page.silence import add_silence, end_silence, read_silences
 from pgrouse.web.page.view import Context, View
 
 router = APIRouter()
 
 MAX_ALERTS = 200
+# Each sink has a row of its own of an alert.
+MAX_READ = 1000
 # The subject of the page that also shows alerts that are over.
 ALL = "all"
 # What needs somebody stands first.
-STATE_KINDS = {"firing": "bad", "resolved": "good", "silenced": "", "over": ""}
+STATES = ("firing", "resolved", "silenced", "over")
 SINK_KINDS = {"ok": "good", "failing": "bad", "no deliverer": "bad"}
-SILENCED_KINDS = [("", "any kind"), *((kind, kind.replace("_", " ")) for kind in ("dead_message", *KINDS))]
+SILENCED_KINDS = [("", "any kind"), *((kind, kind_name(kind)) for kind in ("dead_message", *KINDS))]
 Text = Annotated[str, Form(max_length=300)]
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the alerts of the topics that the caller may see; the sinks only for callers of all topics."""
-    alerts = await read_rows(conn, find_incidents(over=subject == ALL, most=MAX_ALERTS))
+    alerts = await read_rows(conn, find_incidents(over=subject == ALL, most=MAX_READ))
     visible = [row for row in alerts if caller.may(Role.VIEWER, row["topic"])]
     return {
-        "alerts": sorted(visible, key=lambda row: list(STATE_KINDS).index(row["state"])),
+        "alerts": sorted(
+            _by_incident(visible)[:MAX_ALERTS], key=lambda row: (STATES.index(row["state"]), row["severity"])
+        ),
         "sinks": await read_rows(conn, find_sinks()) if caller.sees_all else [],
         "silences": await read_silences(conn, caller),
         "shows_all": subject == ALL,
-        "state_kinds": STATE_KINDS,
+        "state_kind": _state_kind,
         "sink_kinds": SINK_KINDS,
         "subject": subject,
     }
+
+
+def _by_incident(rows: list[Row]) -> list[Row]:
+    """Return one row for each incident, with what its sinks were told; the latest first, as the rows are.
+
+    Each sink counts from when it first heard of it: the numbers are those of the one that has heard most.
+    """
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("kind", "topic", "result", "error_fingerprint"))
+        found.setdefault(key, []).append(row)
+    return [_merged(each) for each in found.values()]
+
+
+def _merged(rows: list[Row]) -> Row:
+    told = [row["notified_at"] for row in rows if row["notified_at"] is not None]
+    return rows[0] | {
+        "state": min((row["state"] for row in rows), key=STATES.index),
+        "title": f"{rows[0]['result']} messages" if rows[0]["result"] else kind_name(rows[0]["kind"]),
+        "count": max(row["count"] for row in rows),
+        "pending": max(row["pending"] for row in rows),
+        "first_at": min(row["first_at"] for row in rows),
+        "notified_at": max(told, default=None),
+        "sinks": sorted(row["sink"] for row in rows),
+    }
+
+
+def _state_kind(row: Row) -> str:
+    """Return the colour of its state: of one that fires, by its severity."""
+    if row["state"] == "firing":
+        return "bad" if row["severity"] == "page" else "warn"
+    return "good" if row["state"] == "resolved" else ""
 
 
 VIEW = View("alerts", read_context, parts=("alerts", "sinks", "silences"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -81,7 +82,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
     if grouping == BY_WORKER:
         check_permission(caller, Role.VIEWER)
-    counts = await read_topic_counts(conn, caller)
+    counts, ticked_at = await read_topic_counts(conn, caller), await run_async(conn, last_ticks())
     topics = counts.rows
     return {
         "range": period,
@@ -94,7 +95,8 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "topics_left": max(0, len(topics) - MAX_TOPICS),
         "are_all_topics": counts.are_all,
         "workers": (await run_async(conn, count_workers()))[0],
-        "ticked_at": await run_async(conn, last_ticks()),
+        "ticked_at": ticked_at,
+        "last_tick": max(ticked_at.items(), key=itemgetter(1), default=None),
         "estimates": (await run_async(conn, estimate_messages()))[0],
     }
 

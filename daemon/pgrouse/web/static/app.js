@@ -140,8 +140,9 @@ addEventListener("pageshow", () => live.start());
 // The number of problems, in the title and on the menu button too.
 const problemCount = $("#problem-count");
 function showProblemCount() {
-  const { count = "", level } = $("[data-count]", problemCount)?.dataset ?? {};
-  document.title = (count && `(${count}) `) + document.title.replace(/^\(\d+\) /, "");
+  const { count = "", level, headline } = $("[data-count]", problemCount)?.dataset ?? {};
+  const counted = headline ? `${count}: ${headline}` : count;
+  document.title = (counted && `(${counted}) `) + document.title.replace(/^\(\d+(: [^)]*)?\) /, "");
   if (count) Object.assign($("#menu").dataset, { count, level });
   else delete $("#menu").dataset.count;
 }

@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.queries.alert import THRESHOLDS, AlertThresholds, find_thresholds, set_thresholds
+from pgrouse.client.queries.alert import COUNTS, THRESHOLDS, AlertThresholds, find_thresholds, set_thresholds
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web.access.database_pool import Connection, reading, writing
 from pgrouse.web.access.security import Operator, Viewer
@@ -44,7 +44,7 @@ class ThresholdRequest(RequestModel):
 
 THRESHOLD_FIELDS: dict[str, Any] = {
     name: (
-        (Count if name == "dead_per_hour" else Wait) | None,
+        (Count if name in COUNTS else Wait) | None,
         Field(None, description=f"{meaning[0].upper()}{meaning[1:]}."),
     )
     for name, meaning in THRESHOLDS.items()

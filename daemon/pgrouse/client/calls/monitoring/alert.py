@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -26,9 +27,10 @@ class OpenCondition:
     """A row of `messages.open_conditions`."""
 
     kind: str
-    level: str
+    severity: str
     topic: str | None
     since: datetime
+    count: int | None
     what: str
     fix: str
 
@@ -48,8 +50,8 @@ class ClaimedDelivery:
 
 
 @binding
-def open_conditions() -> Call[list[OpenCondition]]:
-    """List what the last tick found wrong, and the breakers that are open."""
+def open_conditions(topics: Sequence[str] | None = None, limit: int | None = None) -> Call[list[OpenCondition]]:
+    """List the problems that are open, the worst first: what the last tick found wrong, and what is known at once."""
 
 
 @binding
@@ -87,6 +89,11 @@ def delete_sink(sink: str) -> Call[bool]:
 @binding
 def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: AnyDuration) -> Call[ClaimedDelivery]:
     """Take the next notification of a sink."""
+
+
+@binding
+def alerting_problem() -> Call[str | None]:
+    """Say what keeps alerts from being raised or delivered; None: nothing."""
 
 
 @binding
