@@ -17,16 +17,17 @@ BEGIN
     -- rights.
     ['messages_publisher', 'USAGE ON SCHEMA messages'],
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at,
-      max_attempts, timeout, backoff, retention) ON messages.message'],
+      max_attempts, timeout, backoff, retention, batch_id) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
     ['messages_publisher', 'SELECT ON messages.sleeper'],
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.always_topic_bits,
-      messages.policy_topic_bits'],
+      messages.policy_topic_bits, messages.batch_flag'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message,
       messages.notify_inserted, messages.long_number_bytes, messages.check_backoff, messages.notify'],
     -- It tells a publisher nothing but the ends of those of its messages for which it asked when it published.
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.wait_for_many'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.create_batch, messages.close_batch, messages.batch_progress'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the
     -- stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
@@ -64,6 +65,8 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for, messages.wait_for_many'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited,
       messages.requeue_dead_letters, messages.replay, messages.purge_archive, messages.delete, messages.purge_topic'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.create_batch, messages.close_batch, messages.batch_progress,
+      messages.cancel_batch, messages.redrive_batch'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unblock,
       messages.workflow, messages.edit, messages.reencrypt, messages.display_json'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.preview_redrive,
@@ -96,11 +99,14 @@ BEGIN
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id,
       locked_by, locked_at, lock_expires_at, history, expires_at, max_attempts, timeout, backoff, retention, origin_id,
-      original_topic, dlq_moved_at, redriven_from, redrives) ON messages.message'],
+      original_topic, dlq_moved_at, redriven_from, redrives, batch_id) ON messages.message'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id,
       locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from,
-      expires_at, max_attempts, timeout, backoff, retention, origin_id, original_topic, dlq_moved_at, redrives)
-      ON messages.message_archive'],
+      expires_at, max_attempts, timeout, backoff, retention, origin_id, original_topic, dlq_moved_at, redrives,
+      batch_id) ON messages.message_archive'],
+    ['messages_analyst', 'SELECT (id, name, created_at, created_by, role, closed_at, cancelled_at, finished_at) ON
+      messages.batch'],
+    ['messages_analyst', 'SELECT ON messages.batch_shard, messages.batch_callback, messages.batch_state'],
     ['messages_analyst', 'SELECT ON messages.state, messages.ended, messages.topic, messages.channel,
       messages.channel_state, messages.subscription, messages.worker, messages.worker_state, messages.tick_mark,
       messages.measure, messages.worker_measure'],
@@ -119,8 +125,8 @@ BEGIN
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
     ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_messages,
       messages.propagate_missed_ends, messages.update_breakers, messages.renotify_stale, messages.fire_schedules,
-      messages.update_conditions, messages.raise_low_water, messages.maintain_partitions, messages.purge,
-      messages.prune']
+      messages.apply_missed_batch_changes, messages.update_conditions, messages.raise_low_water,
+      messages.maintain_partitions, messages.purge, messages.prune']
   ] LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_grant[1]);
     EXECUTE format('GRANT %s TO %I', v_grant[2], v_grant[1]);

@@ -23,7 +23,7 @@ BEGIN
       -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
       -- README.md (Plans) says what the statements do for the rest.
       (ARRAY['enable_seqscan=off'], '
-        apply_depth_changes clamp_rates count_live create_depths debounce_message delete_staged has_payload is_throttled
+        apply_batch_changes_at_commit apply_depth_changes batch_progress check_batches clamp_rates count_live create_depths debounce_message delete_staged has_payload is_throttled
         job_rejected merge_dead_counts pending_with_key prune_measures prune_throttles prune_web throttle_by_other
         throttle_key touch_http_holders'),
       -- They also count, and join what they counted. Compiling would take longer than running.
@@ -35,9 +35,9 @@ BEGIN
         examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
-        cancel conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules
+        apply_missed_batch_changes cancel cancel_batch close_batch conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules
         is_handled lineage load_steps open_predecessors pause_deferred preview_redrive predecessors propagate_ends
-        propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_edited
+        propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_batch redrive_edited
         redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip
         unblock unhandled_topics wait_for wait_for_many workflow'),
       -- Workers call them all the time: they are planned once per session.

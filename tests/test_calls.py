@@ -46,6 +46,7 @@ NOT_BOUND = {
         "expire_locks",
         "expire_messages",
         "propagate_missed_ends",
+        "apply_missed_batch_changes",
         "update_breakers",
         "renotify_stale",
         "update_conditions",

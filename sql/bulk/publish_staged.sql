@@ -16,7 +16,8 @@
 -- Result: how many rows were `published`, `ignored` (a waiting message has their key, or a message holds it), `dropped`
 -- (their topic is full and drops), `rejected`; `is_repeat`: the job was published before, and these are the counts from
 -- that time.
--- Errors: PGR01, PGR02: a topic is full, or its `publish_rate` is used up: the whole job is refused. PGR06: rows are
+-- Errors: PGR01, PGR02, PGR09: a topic is full, its `publish_rate` is used up, or a batch (`batch_id`) accepts no
+-- messages: the whole job is refused. PGR06: rows are
 -- missing: the server crashed in the meantime (the stage is not in the WAL), or a day has passed; stage the job again.
 -- PGR07: more rows than `p_max_rejected` are rejected. 42501: the job, or what was staged, belongs to another user.
 -- 22023: lists of different lengths, or an invalid key. Nothing is published then, and the staged rows are kept.
@@ -62,11 +63,11 @@ BEGIN
   v_now := clock_timestamp();
   INSERT INTO messages.message (
     topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts,
-    timeout, backoff, retention)
+    timeout, backoff, retention, batch_id)
   SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers, v_now,
          messages.staged_start(s.available_at, s.delay, v_now),
          messages.staged_end(s.available_at, s.delay, s.ttl, s.expires_at, v_now),
-         s.max_attempts, s.timeout, s.backoff, s.retention
+         s.max_attempts, s.timeout, s.backoff, s.retention, s.batch_id
   FROM messages.publish_stage AS s
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.key IS NULL;
   GET DIAGNOSTICS published = ROW_COUNT;
@@ -113,7 +114,8 @@ BEGIN
            'body', encode(s.body, 'base64'), 'headers', s.headers::text, 'delay', s.delay, 'available_at',
            s.available_at,
            'ttl', s.ttl, 'expires_at', s.expires_at, 'max_attempts', s.max_attempts, 'timeout', s.timeout,
-           'backoff', s.backoff, 'retention', s.retention, 'on_conflict', s.on_conflict)))
+           'backoff', s.backoff, 'retention', s.retention, 'batch_id', s.batch_id,
+           'on_conflict', s.on_conflict)))
   FROM messages.publish_stage AS s
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NOT NULL;
   GET DIAGNOSTICS v_did = ROW_COUNT;

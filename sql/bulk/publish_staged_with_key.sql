@@ -57,11 +57,11 @@ AS $$
   ), fresh AS (
     INSERT INTO messages.message AS m
       (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts, timeout,
-       backoff, retention)
+       backoff, retention, batch_id)
     SELECT e.topic, e.channel, e.key, e.priority, e.payload, e.body, e.headers,
            messages.staged_start(e.available_at, e.delay, p_now),
            messages.staged_end(e.available_at, e.delay, e.ttl, e.expires_at, p_now),
-           e.max_attempts, e.timeout, e.backoff, e.retention
+           e.max_attempts, e.timeout, e.backoff, e.retention, e.batch_id
     FROM easy AS e
     WHERE e.turn = 1
     ORDER BY e.topic, e.key
@@ -209,6 +209,7 @@ BEGIN
   v_new.timeout := v_first.timeout;
   v_new.backoff := v_first.backoff;
   v_new.retention := v_first.retention;
+  v_new.batch_id := v_first.batch_id;
   v_new.available_at := messages.staged_start(v_first.available_at, v_first.delay, p_now);
   v_new.expires_at := messages.staged_end(v_last.available_at, v_last.delay, v_last.ttl, v_last.expires_at, p_now);
   v_new.body := v_last.body;

@@ -66,7 +66,7 @@ BEGIN
     RETURN NEXT (
       v_row.id, v_row.claim_id, v_row.topic, v_row.channel, v_row.key, v_row.priority, v_row.attempt,
       v_row.max_attempts, v_row.payload, v_row.body, v_row.headers, v_row.state, v_row.lock_duration_s, v_row.timeout_s,
-      v_row.waited_s, v_row.elapsed_s, v_row.runs)::messages.claimed;
+      v_row.waited_s, v_row.elapsed_s, v_row.runs, v_row.batch_id)::messages.claimed;
   END LOOP;
 END
 $$;

@@ -200,7 +200,7 @@ BEGIN
           ELSE coalesce(date_part('epoch', v_now - (m.history -> 0 ->> 'started')::timestamptz), 0)
         END,
         -- That of one which waits in the worker is counted when it begins.
-        (m.runs + coalesce(m.prefetched, false)::integer)::integer,
+        (m.runs + coalesce(m.prefetched, false)::integer)::integer, m.batch_id,
         CASE WHEN NOT v_flushes AND m.attempts >= nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)
              AND current_setting('synchronous_commit') = 'off' THEN messages.flush_at_commit() END,
         NULL::double precision;

@@ -75,7 +75,7 @@ BEGIN
   WITH back AS (
     INSERT INTO messages.message (
       id, topic, channel, key, priority, payload, body, headers, state, available_at, max_attempts,
-      timeout, backoff, retention, origin_id, original_topic, dlq_moved_at, redriven_from, redrives)
+      timeout, backoff, retention, origin_id, original_topic, dlq_moved_at, redriven_from, redrives, batch_id)
     OVERRIDING SYSTEM VALUE
     SELECT
       b.message_id, b.topic, messages.replace_unprintable(b.channel), b.key, b.priority,
@@ -84,7 +84,8 @@ BEGIN
       CASE WHEN p_edit ? 'headers' THEN messages.keep_key_header(edited.headers, b.headers) ELSE b.headers END,
       b.state,
       v_now + coalesce(p_delay, '0') + make_interval(secs => coalesce(b.place / p_rate, 0)),
-      b.max_attempts, b.timeout, b.backoff, b.retention, b.origin_id, b.original_topic, b.dlq_moved_at, b.archived_id, b.redrives + 1
+      b.max_attempts, b.timeout, b.backoff, b.retention, b.origin_id, b.original_topic, b.dlq_moved_at, b.archived_id,
+      b.redrives + 1, b.batch_id
     FROM (
       SELECT
         l.message_id, l.place, l.archived_id, coalesce(p_edit ->> 'topic', d.topic) AS topic,
@@ -92,16 +93,17 @@ BEGIN
         d.state, d.max_attempts, d.timeout, d.backoff, d.retention,
         CASE WHEN edit.stays THEN d.origin_id END AS origin_id,
         CASE WHEN edit.stays THEN d.original_topic END AS original_topic,
-        CASE WHEN edit.stays THEN d.dlq_moved_at END AS dlq_moved_at, d.redrives
+        CASE WHEN edit.stays THEN d.dlq_moved_at END AS dlq_moved_at, d.redrives, d.batch_id
       FROM unnest(v_logged) AS l
       CROSS JOIN LATERAL (
         SELECT a.topic, a.channel, a.key, a.priority, a.payload, a.body, a.headers, a.state, a.max_attempts,
-               a.timeout, a.backoff, a.retention, a.origin_id, a.original_topic, a.dlq_moved_at, a.redrives
+               a.timeout, a.backoff, a.retention, a.origin_id, a.original_topic, a.dlq_moved_at, a.redrives,
+               a.batch_id
         FROM messages.message_archive AS a
         WHERE a.id = l.archived_id AND a.archived_at = l.archived_at
         UNION ALL
         SELECT m.original_topic, m.channel, NULL, m.priority, m.payload, m.body, m.headers, m.state, NULL,
-               m.timeout, m.backoff, m.retention, NULL, NULL, NULL, m.redrives
+               m.timeout, m.backoff, m.retention, NULL, NULL, NULL, m.redrives, NULL
         FROM messages.dead_letter AS c
         JOIN messages.message AS m ON m.id = ANY (ARRAY[c.message_id])
         WHERE c.origin_id = l.archived_id AND l.archived_at IS NULL
@@ -148,6 +150,9 @@ BEGIN
   WHERE p.message_id = ANY (ARRAY[h.old]);
   IF pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.transfer_to_redriven(v_old, v_new);
+  END IF;
+  IF pg_sequence_last_value('messages.batch_flag') > 1 THEN
+    PERFORM messages.return_to_batches(v_new);
   END IF;
 
   -- Some rows were not inserted: their keys were taken at this moment. A second check finds these keys.

@@ -32,6 +32,8 @@
 -- - `gone`: the archive no longer contains it, or its publish was rolled back or is not committed yet.
 -- - `never_published`: its id is higher than any id so far.
 --
+-- The last row of a message with a batch is `batch`: how far that is.
+--
 -- It shows no payload, headers, state or output, and the amount that it reads is bounded, so operators and analysts may
 -- call it at any time.
 --
@@ -55,15 +57,19 @@ BEGIN
   SELECT m.* INTO v_message FROM messages.message AS m WHERE m.id = p_id;
   IF v_message.id IS NOT NULL AND v_message.claim_id IS NOT NULL THEN
     RETURN QUERY SELECT * FROM messages.explain_running(v_message);
+    RETURN QUERY SELECT b.* FROM messages.explain_batch(v_message.batch_id) AS b WHERE v_message.batch_id IS NOT NULL;
     RETURN;
   END IF;
   IF v_message.id IS NOT NULL THEN
     RETURN QUERY SELECT * FROM messages.explain_waiting(v_message);
+    RETURN QUERY SELECT b.* FROM messages.explain_batch(v_message.batch_id) AS b WHERE v_message.batch_id IS NOT NULL;
     RETURN;
   END IF;
   SELECT a.* INTO v_archived FROM messages.message_archive AS a WHERE a.id = p_id LIMIT 1;
   IF v_archived.id IS NOT NULL THEN
     RETURN QUERY SELECT * FROM messages.explain_ended(v_archived);
+    RETURN QUERY
+    SELECT b.* FROM messages.explain_batch(v_archived.batch_id) AS b WHERE v_archived.batch_id IS NOT NULL;
     RETURN;
   END IF;
   RETURN QUERY SELECT * FROM messages.explain_missing(p_id);

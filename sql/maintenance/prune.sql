@@ -2,7 +2,7 @@
 -- in any case), flags that expired a minute ago or were not set for an hour, places of the low-water marks that have no message, waiters whose time is
 -- over, steps and lists of predecessors whose message is gone, keys that are free or not throttled any more, pauses
 -- of channels that are over, jobs of bulk publishing and what they left, cursors of earlier claims, expired sessions
--- and stored answers. It also removes from rates what an older, stricter policy charged.
+-- and stored answers, old batches. It also removes from rates what an older, stricter policy charged.
 --
 -- Result: how many rows.
 -- Errors: none.
@@ -46,6 +46,7 @@ BEGIN
   v_all := v_all + messages.prune_jobs();
   v_all := v_all + messages.prune_claim_cursors();
   v_all := v_all + messages.prune_web();
+  v_all := v_all + messages.prune_batches();
   -- A locked row is left: its worker cannot update it, and may be alive; and the tick waits for no session.
   DELETE FROM messages.worker AS w
   WHERE w.name = ANY (ARRAY(

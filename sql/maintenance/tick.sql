@@ -41,7 +41,7 @@ BEGIN
     RETURN;
   END IF;
   FOREACH task IN ARRAY ARRAY[
-    'propagate_missed_ends', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water',
+    'propagate_missed_ends', 'apply_missed_batch_changes', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water',
     'maintain_partitions', 'purge', 'recount_depth', 'update_breakers', 'fire_schedules', 'update_conditions', 'prune'
   ] LOOP
     BEGIN
@@ -49,6 +49,7 @@ BEGIN
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
         WHEN 'expire_messages'          THEN messages.expire_messages(p_limit)
         WHEN 'propagate_missed_ends'         THEN messages.propagate_missed_ends(p_limit, v_new)
+        WHEN 'apply_missed_batch_changes' THEN messages.apply_missed_batch_changes(p_limit)
         WHEN 'fire_schedules'      THEN messages.fire_schedules()
         WHEN 'renotify_stale'      THEN messages.renotify_stale()
         WHEN 'raise_low_water'     THEN messages.raise_low_water()

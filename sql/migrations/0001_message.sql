@@ -120,6 +120,8 @@ CREATE TABLE messages.message (
   dlq_moved_at    timestamptz,
   redriven_from   bigint,
   redrives        integer      NOT NULL DEFAULT 0,
+  -- The batch that it counts in: see messages.batch.
+  batch_id        bigint,
   -- The size of the message when it is handed out. It is kept in the row, so that a claim can be cut by size without
   -- writing the text again; the server fills it in, so it is right for every publisher. Without the state, which
   -- attempts write: what an UPDATE does not name is not measured again.
@@ -166,6 +168,9 @@ CREATE INDEX message_expires ON messages.message (expires_at)
   WHERE expires_at IS NOT NULL AND claim_id IS NULL;
 CREATE UNIQUE INDEX message_key ON messages.message (topic, key)
   WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL;
+-- The messages of a batch: those that wait, for their cancellation, and whether one of them runs.
+CREATE INDEX message_batch ON messages.message (batch_id, claim_id)
+  WHERE batch_id IS NOT NULL;
 
 -- The row that one claim returns for one message. JSON travels as text, so that one hostile value breaks one message,
 -- not the batch.
@@ -186,7 +191,8 @@ CREATE TYPE messages.claimed AS (
   timeout_s     double precision,
   waited_s      double precision,
   elapsed_s     double precision,
-  runs          integer
+  runs          integer,
+  batch_id      bigint
 );
 
 -- A row of claim_with_next_due: a message as above, or, without an id, what the claim left.
@@ -208,6 +214,7 @@ CREATE TYPE messages.claimed_or_due AS (
   waited_s      double precision,
   elapsed_s     double precision,
   runs          integer,
+  batch_id      bigint,
   held_back     jsonb,
   next_due_s    double precision
 );

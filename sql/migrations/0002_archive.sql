@@ -29,6 +29,7 @@ CREATE TABLE messages.message_archive (
   dlq_moved_at      timestamptz,
   redriven_from     bigint,
   redrives          integer     NOT NULL DEFAULT 0,
+  batch_id          bigint,
   result            text        NOT NULL
     CHECK (result IN ('success', 'rejected', 'failed', 'lock_expired', 'expired', 'cancelled')),
   error             text        CHECK (octet_length(error) <= 8192),
@@ -58,6 +59,8 @@ CREATE INDEX message_archive_own_end ON messages.message_archive (((archived_at 
 -- The default partition also has the rows that outlive their day. Those that are there for want of a partition are few.
 CREATE INDEX message_archive_default_stray ON messages.message_archive_default (archived_at)
   WHERE retention IS NULL;
+CREATE INDEX message_archive_batch ON messages.message_archive (batch_id, id)
+  WHERE batch_id IS NOT NULL AND result NOT IN ('success', 'cancelled');
 
 -- The facts about a message that ended which policies need.
 CREATE TYPE messages.ended_message AS (

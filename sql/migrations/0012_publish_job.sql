@@ -52,6 +52,7 @@ CREATE UNLOGGED TABLE messages.publish_stage (
   timeout      messages.own_timeout,
   backoff      messages.own_backoff,
   retention    messages.own_retention,
+  batch_id     bigint,
   on_conflict  text,
   reason       text,
   given        messages.json_up_to_16_mib,

@@ -1,7 +1,8 @@
 -- Apply the policies of topics to published messages: notify, count them, charge rates, hold keys, and make the copies
 -- for subscribers. It runs once per statement, so that a COPY of a hundred thousand messages changes each counter once.
--- It is not called while no topic of the database uses such a policy, and does nothing if none of the statement may.
--- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held.
+-- It is not called while no topic of the database uses such a policy and there is no batch, and does nothing if none of
+-- the statement may. What comes into batches is counted.
+-- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held, PGR09 the batch accepts nothing.
 -- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where
 -- there are subscribers those of their topics with them (lock_publish_limits). (Topics that drop what does not fit were
 -- locked by the trigger admit_message, in the order of the rows.)
@@ -25,6 +26,16 @@ DECLARE
   v_all      text[];
   v_copied   boolean;
 BEGIN
+  IF pg_sequence_last_value('messages.batch_flag') > 1 THEN
+    PERFORM messages.add_to_batches(array_agg(b.batch_id), array_agg(b.shard), array_agg(b.count))
+    FROM (
+      SELECT f.batch_id, messages.batch_shard_of(f.id) AS shard, count(*) AS count
+      FROM fresh AS f
+      WHERE f.batch_id IS NOT NULL AND f.redriven_from IS NULL
+      GROUP BY 1, 2
+    ) AS b
+    HAVING count(*) > 0;
+  END IF;
   -- One condition, since each costs a statement of other topics as much as this look at its rows. A statement whose
   -- rows were all dropped has none left, and ends here what depth_left counted for it.
   IF NOT EXISTS (SELECT FROM fresh AS f WHERE v_bits & messages.policy_topic_bit(f.topic) IS DISTINCT FROM 0)
@@ -99,7 +110,8 @@ REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT
 WHEN (
   pg_sequence_last_value('messages.policy_topic_bits'::regclass) IS DISTINCT FROM 1
-  OR pg_sequence_last_value('messages.always_topic_bits'::regclass) IS DISTINCT FROM 1)
+  OR pg_sequence_last_value('messages.always_topic_bits'::regclass) IS DISTINCT FROM 1
+  OR pg_sequence_last_value('messages.batch_flag'::regclass) IS DISTINCT FROM 1)
 EXECUTE FUNCTION messages.apply_publish_policies();
 
 -- Lock the counters and rates of topics, and of all topics that their messages are copied to, in one order.

@@ -25,9 +25,9 @@ BEGIN
   WITH copied AS (
     INSERT INTO messages.message AS c
       (topic, channel, priority, payload, body, headers, available_at, expires_at, max_attempts, timeout, backoff,
-       retention, origin_id)
+       retention, origin_id, batch_id)
     SELECT s.subscriber, m.channel, m.priority, m.payload, m.body, m.headers, m.available_at, m.expires_at,
-           m.max_attempts, m.timeout, m.backoff, m.retention, m.id
+           m.max_attempts, m.timeout, m.backoff, m.retention, m.id, m.batch_id
     FROM unnest(p_ids) AS source (id)
     JOIN messages.message AS m ON m.id = source.id
     JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic

@@ -23,12 +23,12 @@ BEGIN
 
   INSERT INTO messages.message AS m
     (id, topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts,
-     timeout, backoff, retention, debounce_limit, origin_id)
+     timeout, backoff, retention, debounce_limit, origin_id, batch_id)
   OVERRIDING SYSTEM VALUE
   VALUES
     (v_own, p_new.topic, p_new.channel, p_new.key, p_new.priority, p_new.payload, p_new.body, p_new.headers,
      p_new.available_at, p_new.expires_at, p_new.max_attempts, p_new.timeout, p_new.backoff, p_new.retention,
-     p_new.debounce_limit, p_new.origin_id)
+     p_new.debounce_limit, p_new.origin_id, p_new.batch_id)
   ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL
   DO UPDATE SET
     payload = CASE p_on_conflict WHEN 'append' THEN messages.jsonb_to_array(m.payload) || excluded.payload

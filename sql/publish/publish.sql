@@ -43,6 +43,9 @@
 -- and take precedence over them. A redrive, a replay, a copy for a subscriber and a dead letter have them too. A message
 -- that is replaced, or appended to, keeps its own.
 --
+-- With `p_batch_id`, the message counts in that batch (`messages.create_batch`) if the outcome is `inserted`; a message
+-- that waits with the key stays where it counts. Copies for subscribers count there too.
+--
 -- With `p_expect_result`, the role that logged in may learn how the message ends, by `messages.wait_for_many`: within a
 -- day of the publish, and as long as it goes on waiting. It may not if the outcome is `ignored` or `held`: then the
 -- message is another one. Nor may it with `appended`, unless the role could learn the end of the message before: the
@@ -55,9 +58,9 @@
 -- Errors: those of [an INSERT](#publishing), 23505 only with `error`; a message that is ignored is refused too if its
 -- topic accepts no publishes or it is too large. 22023 for an invalid argument, and for `append` to a message with a
 -- body; PGR08 if `p_after` has an id of which there is no message, live or archived.
--- Locks: the message that it changes, the row of `messages.throttled_key` of a key that it throttles, and whatever an
--- INSERT locks. Concurrent calls with one key wait for each other, and a call waits for a claim or a cancel that has
--- not committed.
+-- Locks: the message that it changes, the row of `messages.throttled_key` of a key that it throttles, the batch in SHARE
+-- mode, and whatever an INSERT locks. Concurrent calls with one key wait for each other, and a call waits for a claim or
+-- a cancel that has not committed.
 -- Called by: publishers.
 CREATE OR REPLACE FUNCTION messages.publish(
   p_topic        text,
@@ -81,6 +84,7 @@ CREATE OR REPLACE FUNCTION messages.publish(
   p_timeout      interval    DEFAULT NULL,
   p_backoff      jsonb       DEFAULT NULL,
   p_retention    interval    DEFAULT NULL,
+  p_batch_id     bigint      DEFAULT NULL,
   OUT id         bigint,
   OUT outcome    text
 )
@@ -144,6 +148,10 @@ BEGIN
     v_new.timeout := p_timeout;
     v_new.backoff := p_backoff;
     v_new.retention := p_retention;
+  END IF;
+  v_new.batch_id := p_batch_id;
+  IF p_batch_id IS NOT NULL THEN
+    PERFORM messages.check_batches(ARRAY[p_batch_id]);
   END IF;
   IF cardinality(p_after) > 0 THEN
     SELECT array_agg(b.id), array_agg(b.failed_result) INTO v_before, v_failed_results

@@ -27,7 +27,7 @@ BEGIN
     extract(epoch FROM coalesce(m.timeout, t.timeout, d.timeout))::double precision,
     extract(epoch FROM v_now - m.available_at)::double precision,
     extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision,
-    (m.runs + coalesce(m.prefetched, false)::integer)::integer
+    (m.runs + coalesce(m.prefetched, false)::integer)::integer, m.batch_id
   FROM unnest(p_ids, p_claim_ids) AS h (id, claim_id)
   JOIN messages.message AS m ON m.id = ANY (ARRAY[h.id]) AND (m.claim_id = h.claim_id) IS TRUE
   CROSS JOIN messages.topic AS d

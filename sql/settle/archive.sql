@@ -23,6 +23,8 @@ DECLARE
   v_idle   text[];
   v_dead   messages.ended_message[];
   v_bits   bigint;
+  v_of     bigint[];
+  v_parts  bigint[];
   v_each   messages.ended_message;
 BEGIN
   WITH gone AS (
@@ -43,7 +45,7 @@ BEGIN
       id, topic, channel, key, priority, payload, body, headers, state, progress,
       created_at, available_at, expires_at, attempts, runs, max_attempts, timeout, backoff, retention,
       claim_id, locked_at, history,
-      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result,
+      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, batch_id, result,
       error, error_fingerprint, output, handled_by)
     SELECT
       g.id, g.topic, g.channel, g.key, g.priority,
@@ -52,7 +54,7 @@ BEGIN
       g.headers, g.state, g.progress,
       g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts,
       g.timeout, g.backoff, g.retention, g.claim_id, g.locked_at, g.history,
-      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, p_result,
+      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, g.batch_id, p_result,
       -- At most 8192 bytes: a character has at most four.
       CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE messages.cut_error(g.error, 2048) END,
       CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.error_fingerprint(g.error) END,
@@ -77,8 +79,10 @@ BEGIN
          array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL),
          array_agg((g.id, g.topic, NULL)::messages.ended_message)
            FILTER (WHERE p_result NOT IN ('success', 'cancelled')),
-         bit_or(messages.policy_topic_bit(g.topic))
-  INTO v_moved, v_worked, v_idle, v_keyed, v_dead, v_bits
+         bit_or(messages.policy_topic_bit(g.topic)),
+         array_agg(g.batch_id) FILTER (WHERE g.batch_id IS NOT NULL),
+         array_agg(g.id) FILTER (WHERE g.batch_id IS NOT NULL)
+  INTO v_moved, v_worked, v_idle, v_keyed, v_dead, v_bits, v_of, v_parts
   FROM gone AS g;
   IF v_dead IS NOT NULL THEN
     PERFORM messages.dead_message(ARRAY(SELECT d.id FROM unnest(v_dead) AS d));
@@ -93,6 +97,9 @@ BEGIN
   END IF;
   IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.announce_ends(v_moved, p_result);
+  END IF;
+  IF v_of IS NOT NULL THEN
+    PERFORM messages.count_batch_ends(v_of, v_parts, p_result);
   END IF;
   RETURN coalesce(v_moved, '{}');
 END

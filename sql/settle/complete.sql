@@ -20,6 +20,8 @@ DECLARE
   v_topics  text[];
   v_keyed   messages.ended_message[];
   v_bits    bigint;
+  v_of      bigint[];
+  v_parts   bigint[];
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
@@ -35,7 +37,7 @@ BEGIN
       id, topic, channel, key, priority, payload, body, headers, state, progress,
       created_at, available_at, expires_at, attempts, runs, max_attempts, timeout, backoff, retention,
       claim_id, locked_at, history,
-      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result, output, handled_by)
+      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, batch_id, result, output, handled_by)
     SELECT
       g.id, g.topic, g.channel, g.key, g.priority,
       CASE WHEN keep.what = 'full' THEN g.payload END,
@@ -43,7 +45,7 @@ BEGIN
       g.headers, g.state, g.progress,
       g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.timeout, g.backoff, g.retention,
       g.claim_id, g.locked_at, g.history,
-      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, 'success',
+      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, g.batch_id, 'success',
       CASE WHEN p_outputs IS NOT NULL THEN p_outputs[array_position(p_ids, g.id)] END::messages.given_json, g.locked_by
     FROM gone AS g
     CROSS JOIN LATERAL (
@@ -57,8 +59,10 @@ BEGIN
     WHERE keep.what <> 'none'
   )
   SELECT array_agg(g.id), array_agg(g.topic::text), bit_or(messages.policy_topic_bit(g.topic)),
-         array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL)
-  INTO v_settled, v_topics, v_bits, v_keyed
+         array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL),
+         array_agg(g.batch_id) FILTER (WHERE g.batch_id IS NOT NULL),
+         array_agg(g.id) FILTER (WHERE g.batch_id IS NOT NULL)
+  INTO v_settled, v_topics, v_bits, v_keyed, v_of, v_parts
   FROM gone AS g;
   -- Asked once the rows are gone: see archive.
   IF messages.may_have_policies(v_bits) THEN
@@ -66,6 +70,9 @@ BEGIN
   END IF;
   IF v_settled IS NOT NULL AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.announce_ends(v_settled, 'success');
+  END IF;
+  IF v_of IS NOT NULL THEN
+    PERFORM messages.count_batch_ends(v_of, v_parts, 'success');
   END IF;
   IF cardinality(v_settled) >= cardinality(p_ids) THEN
     RETURN '{}'::bigint[];

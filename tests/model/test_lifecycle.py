@@ -52,6 +52,9 @@ EMPTY = """
     DELETE FROM messages.rate;
     DELETE FROM messages.depth;
     DELETE FROM messages.depth_change;
+    DELETE FROM messages.batch;
+    DELETE FROM messages.batch_shard;
+    DELETE FROM messages.batch_callback;
     UPDATE messages.topic SET paused_at = NULL, resume_at = NULL WHERE paused_at IS NOT NULL;
     UPDATE messages.topic SET max_attempts = 3 WHERE topic = 'thrice'
 """
@@ -97,6 +100,8 @@ class Lifecycle(RuleBasedStateMachine):
         queue.conn.execute(EMPTY.encode())
         # Claims use random numbers; a run that is repeated must draw the same ones.
         queue.value("SELECT setseed(0)")
+        # One message in three is in none.
+        self.batches = [None, *(queue.call("create_batch", on_finish="finished") for _ in range(2))]
         # Otherwise no message could be reported as ready.
         queue.call("register_worker", "w1", "host", 1, "1.0", sorted(POLICIES), 10)
         self.show_time()
@@ -179,7 +184,7 @@ class Lifecycle(RuleBasedStateMachine):
                   %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s,
                   p_priority => %(priority)s,
                   p_max_attempts => %(max_attempts)s, p_available_at => %(available_at)s,
-                  p_after => %(after)s::bigint[], p_after_failed => %(after_failed)s) AS p
+                  p_after => %(after)s::bigint[], p_after_failed => %(after_failed)s, p_batch_id => %(batch)s) AS p
                 """,
                 {
                     **columns,
@@ -189,6 +194,7 @@ class Lifecycle(RuleBasedStateMachine):
                     "available_at": available_at,
                     "after": after,
                     "after_failed": after_failed,
+                    "batch": self.batches[payload["n"] % 3],
                 },
             )
         except psycopg.DatabaseError as error:
@@ -467,6 +473,19 @@ class Lifecycle(RuleBasedStateMachine):
             SELECT 'depth', d.topic FROM messages.depth AS d
             WHERE d.rows + coalesce((SELECT sum(c.change) FROM messages.depth_change AS c WHERE c.topic = d.topic), 0)
                <> (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic)
+            UNION ALL
+            SELECT 'batch', b.id::text
+            FROM messages.batch_state AS b
+            CROSS JOIN LATERAL (
+              SELECT count(*) FILTER (WHERE a.result = 'success') AS succeeded,
+                     count(*) FILTER (
+                       WHERE a.result NOT IN ('success', 'cancelled')
+                         AND NOT EXISTS (SELECT FROM messages.redrive_log AS r WHERE r.archived_id = a.id)) AS dead,
+                     count(*) FILTER (WHERE a.result = 'cancelled') AS cancelled
+              FROM messages.message_archive AS a WHERE a.batch_id = b.id
+            ) AS n
+            WHERE (b.live, b.succeeded, b.dead, b.cancelled) <> (
+              (SELECT count(*) FROM messages.message AS m WHERE m.batch_id = b.id), n.succeeded, n.dead, n.cancelled)
             """
         )
 
@@ -488,6 +507,11 @@ class Lifecycle(RuleBasedStateMachine):
         assert self.queue.ids() == []
         ends = self.queue.rows("SELECT id FROM messages.message_archive ORDER BY id")
         assert [row.id for row in ends] == sorted({*self.model.live, *self.model.archive})
+        for batch in self.batches[1:]:
+            self.queue.call("close_batch", batch)
+        finished = self.queue.rows("SELECT state FROM messages.batch_state WHERE callbacks -> 'finish' ? 'message'")
+        assert [row.state for row in finished] == ["finished", "finished"]
+        self.no_limit_is_exceeded_and_no_counter_drifts()
 
 
 @pytest.mark.timeout(600 if EXAMPLES <= DEFAULT_EXAMPLES else 0)

@@ -24,6 +24,7 @@ STANDS_ON = {
     "subscription_changed": ("messages.subscription", None),
     "audit_change": ("messages.topic", None),
     "propagate_ends_at_commit": ("messages.end_event", None),
+    "apply_batch_changes_at_commit": ("messages.batch_change", None),
     "check_attempts": ("messages.publish_stage", "fresh"),
 }
 CHECK = """

@@ -42,6 +42,7 @@ MAY_CALL = {
         *("publish", "payload_schema_digest", "new_message", "notify_inserted", "long_number_bytes", "notify"),
         "check_backoff",
         "wait_for_many",
+        *("create_batch", "close_batch", "batch_progress"),
         *("begin_staging", "publish_staged", "delete_staged", "job_result", "job_rejected"),
     },
     "worker": {
@@ -119,6 +120,7 @@ MAY_CALL = {
         *("next_ticks", "run_schedule", "pause_schedule", "resume_schedule"),
         *("find_messages", "retry_now", "edit", "reencrypt", "display_json"),
         *("unblock", "workflow"),
+        *("create_batch", "close_batch", "batch_progress", "cancel_batch", "redrive_batch"),
         *("latency", "throughput", "quantile", "unpack_histogram", "snapshot_age"),
         "check_topic",
         "topic_changed",
@@ -154,6 +156,7 @@ MAY_CALL = {
     "maintainer": {
         "tick",
         "propagate_missed_ends",
+        "apply_missed_batch_changes",
         "expire_locks",
         "expire_messages",
         "update_breakers",

@@ -15,6 +15,7 @@ from tests.sql.queue import Background, Listener, Queue
 
 TASKS = [
     "propagate_missed_ends",
+    "apply_missed_batch_changes",
     "expire_locks",
     "expire_messages",
     "renotify_stale",
