@@ -7,6 +7,8 @@ from pgrouse.client.migration import migrate as migrate
 from pgrouse.client.wait_for import wait_for as wait_for
 from pgrouse.client.waiter import Waiter as Waiter
 from pgrouse.crypto.cipher import Cipher as Cipher
+from pgrouse.errors import BatchClosed as BatchClosed
+from pgrouse.errors import BatchNotFound as BatchNotFound
 from pgrouse.errors import DatabaseUnreachable as DatabaseUnreachable
 from pgrouse.errors import DecryptionFailed as DecryptionFailed
 from pgrouse.errors import EncryptionKeyMissing as EncryptionKeyMissing

@@ -122,6 +122,12 @@ class PredecessorNotFound(PublishRejected):
     sqlstate = "PGR08"
 
 
+class BatchClosed(PublishRejected):
+    """The batch accepts no messages: it was closed, finished or cancelled, or there is none with this id."""
+
+    sqlstate = "PGR09"
+
+
 class KeyTaken(PublishRejected):
     """A message with this key waits, or still holds the key because of the topic's `key_ttl`."""
 
@@ -157,6 +163,10 @@ class InvalidStep(PgrouseError, ValueError):
 
 class MessageNotFound(PgrouseError, LookupError):
     """There is no such message: it was never published, or it has ended and is no longer kept."""
+
+
+class BatchNotFound(PgrouseError, LookupError):
+    """There is no such batch: it was never created, its retention is over, or another role created it."""
 
 
 class RequestRefused(PgrouseError):

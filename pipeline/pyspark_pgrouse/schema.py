@@ -82,6 +82,7 @@ MESSAGE = (
     _plain("dlq_moved_at", "TIMESTAMP"),
     _plain("redriven_from", "BIGINT"),
     _plain("redrives", "INT"),
+    _plain("batch_id", "BIGINT"),
 )
 ENDED = (
     _plain("claim_id", "BIGINT"),

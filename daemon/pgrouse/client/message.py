@@ -31,6 +31,7 @@ class Message(NamedTuple):
     waited_s: float
     elapsed_s: float
     runs: int = 1
+    batch_id: int | None = None
 
     def with_contents(self, held: Message) -> Message:
         """Return this message with the contents of one that was read once more."""

@@ -42,7 +42,7 @@ KEYS = 10_000
 
 # Nothing else is known of most messages. Their rows have no fields that say so.
 PLAIN = ("topic", "payload")
-UNTIMED = (*PLAIN, "channel", "key", "priority", "body", "headers", "max_attempts")
+UNTIMED = (*PLAIN, "channel", "key", "priority", "body", "headers", "max_attempts", "batch_id")
 ALL = (*UNTIMED, "available_at", "expires_at", *OWN_POLICY)
 # A message that has one of these needs all columns.
 RARE = frozenset({"available_at", "ttl", "on_conflict", *OWN_POLICY})
@@ -56,6 +56,7 @@ CASTS = {
     "timeout": "r.timeout::interval",
     "backoff": "r.backoff::pg_catalog.jsonb",
     "retention": "r.retention::interval",
+    "batch_id": "r.batch_id",
 }
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look
 # for it too late.
@@ -99,11 +100,11 @@ ARGUMENTS = {
     "max_delay": "r.max_delay::interval",
     "throttle": "r.throttle::interval",
 }
-INTEGERS = ("priority", "max_attempts")
+INTEGERS = {"priority": "int", "max_attempts": "int", "batch_id": "bigint"}
 
 
 def _record_type(names: Iterable[str]) -> str:
-    return ", ".join(f"{name} {'int' if name in INTEGERS else 'pg_catalog.text'}" for name in names)
+    return ", ".join(f"{name} {INTEGERS.get(name, 'pg_catalog.text')}" for name in names)
 
 
 CALLS = (

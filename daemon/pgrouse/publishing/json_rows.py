@@ -16,12 +16,13 @@ INSERT = f"""
       SELECT g.* FROM ROWS FROM (json_to_recordset(%s::json) AS (
         topic text, channel text, key text, priority integer, payload jsonb, body text, headers jsonb,
         available_at timestamptz, delay_s double precision, ttl_s double precision, max_attempts integer,
-        timeout_s double precision, backoff jsonb, retention_s double precision)
+        timeout_s double precision, backoff jsonb, retention_s double precision,
+        batch_id bigint)
       ) WITH ORDINALITY AS g
     )
     INSERT INTO messages.message (
       topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts,
-      timeout, backoff, retention)
+      timeout, backoff, retention, batch_id)
     SELECT b.topic, b.channel, b.key, coalesce(b.priority, 5),
            CASE WHEN b.body IS NULL THEN coalesce(b.payload, 'null') END, decode(b.body, 'base64'), b.headers,
            coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')),
@@ -29,7 +30,8 @@ INSERT = f"""
              coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')),
              clock_timestamp())
              + make_interval(secs => b.ttl_s),
-           b.max_attempts, make_interval(secs => b.timeout_s), b.backoff, make_interval(secs => b.retention_s)
+           b.max_attempts, make_interval(secs => b.timeout_s), b.backoff, make_interval(secs => b.retention_s),
+           b.batch_id
     FROM given AS b
     WHERE NOT EXISTS (SELECT FROM given AS g WHERE ({HAS_NO_POLICY.format(topic="g.topic")}) IS NOT TRUE)
     ORDER BY b.ordinality
@@ -37,7 +39,7 @@ INSERT = f"""
 
 
 JSON_COLUMNS = ("payload", "headers", "backoff")
-PLAIN_COLUMNS = ("channel", "key", "priority", "max_attempts")
+PLAIN_COLUMNS = ("channel", "key", "priority", "max_attempts", "batch_id")
 _encode = json.JSONEncoder().encode
 
 

@@ -75,6 +75,7 @@ class NewMessage:
             count from then.
         after_failed: what happens if one of those ends without success: `hold`: it waits for a redrive of that message;
             `cancel`: it also ends as cancelled; `run`: that counts as done.
+        batch: the batch in which it counts, see `Client.create_batch`.
         expect_result: whether this role may wait for its result (`wait_for`, `Waiter`); operators may wait for the
             result of any message.
     """
@@ -99,6 +100,7 @@ class NewMessage:
     throttle: AnyDuration | None = None
     after: Iterable[int] | None = None
     after_failed: AfterFailed = _HOLD
+    batch: int | None = None
     expect_result: bool = False
 
 
@@ -122,6 +124,7 @@ class MessageOptions(TypedDict, total=False):
     throttle: AnyDuration | None
     after: Iterable[int] | None
     after_failed: AfterFailed
+    batch: int | None
     expect_result: bool
 
 
@@ -157,6 +160,7 @@ def to_columns(message: NewMessage) -> dict[str, Any]:
         "ttl": _ttl(message),
         "after": after,
         "after_failed": message.after_failed if after else None,
+        "batch_id": _batch(message.batch),
         "expect_result": "true" if message.expect_result else None,
         **waits,
         **_own_policy(message),
@@ -185,6 +189,7 @@ def _is_plain(message: NewMessage) -> bool:
         and message.throttle is None
         and message.after is None
         and message.after_failed is _HOLD
+        and message.batch is None
         and message.expect_result is False
     )
 
@@ -212,6 +217,14 @@ def _integer(name: str, value: int | None, highest: int) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= highest):
         return value
     raise InvalidMessage(f"{name} {value!r:.50} cannot be used: it must be an integer from 0 to {highest}")
+
+
+def _batch(value: int | None) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_ID):
+        return value
+    raise InvalidMessage(
+        f"batch {value!r:.50} cannot be used: it must be the id of a batch, as create_batch returns it"
+    )
 
 
 def _payload(message: NewMessage) -> str | None:

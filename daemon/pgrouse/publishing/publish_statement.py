@@ -21,6 +21,7 @@ CASTS = {
     "timeout": "pg_catalog.text::interval",
     "backoff": "pg_catalog.text::pg_catalog.jsonb",
     "retention": "pg_catalog.text::interval",
+    "batch_id": "bigint",
     "available_at": "pg_catalog.text::pg_catalog.timestamptz",
     "delay": "pg_catalog.text::interval",
     "ttl": "pg_catalog.text::interval",

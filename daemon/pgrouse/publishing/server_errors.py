@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pgrouse import schema_name
 from pgrouse.errors import (
+    BatchClosed,
     KeyTaken,
     PayloadTooLarge,
     PgrouseError,
@@ -28,6 +29,7 @@ ERROR_CLASSES = (
     PayloadTooLarge,
     TopicReserved,
     PredecessorNotFound,
+    BatchClosed,
 )
 KEY_CONSTRAINTS = ("message_key", "held_key_pkey")
 DEADLOCK = "40P01"

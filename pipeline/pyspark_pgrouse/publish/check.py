@@ -17,7 +17,7 @@ from pgrouse import jsonb, printable
 from pgrouse.config.own_policy import read_own_policy
 from pgrouse.config.payload_schema import SchemaUnusable
 from pgrouse.errors import InvalidPayload
-from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
+from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_ID, MAX_WAIT, ON_CONFLICT
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pyspark_pgrouse.publish.columns import CORRUPT
 
@@ -64,6 +64,7 @@ def _faults(columns: Columns, count: int) -> Iterator[Fault]:
             yield unfit, f"{name} must be a string of 1 to 200 printable characters"
     yield from _outside(columns, "priority", 0, 9, "an integer from 0 to 9")
     yield from _outside(columns, "max_attempts", 0, MAX_ATTEMPTS, f"an integer from 0 to {MAX_ATTEMPTS}")
+    yield from _outside(columns, "batch_id", 1, MAX_ID, "the id of a batch")
     for name in ("delay", "ttl"):
         yield from _outside(columns, name, 0, LONGEST_US, f"from 0 to {MAX_WAIT.days:,} days")
     yield from _outside(columns, "timeout", *OWN_TIMEOUT_US, "from 1 ms to 30 days")

@@ -43,6 +43,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "timeout": WAITS,
     "backoff": ("string", "map<", "struct<"),
     "retention": WAITS,
+    "batch_id": WHOLE,
     CORRUPT: ("string",),
 }
 KNOWN = tuple(name for name in TYPES if name != CORRUPT)
@@ -153,7 +154,7 @@ def _wait(column: pa.Array) -> pa.Array:
     return pc.round(pc.multiply(known, float(MICROSECONDS))).cast(pa.int64())
 
 
-_TYPES = {"body": pa.binary(), "priority": pa.int64(), "max_attempts": pa.int64()}
+_TYPES = {"body": pa.binary(), "priority": pa.int64(), "max_attempts": pa.int64(), "batch_id": pa.int64()}
 _CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
     **dict.fromkeys(("payload", "headers"), _json),
     "backoff": _backoff,

@@ -25,7 +25,7 @@ DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 JSONB_VERSION = b"\x01"
 
 # The format of the number in a column, after its length of four bytes.
-WHOLE = {"priority": ">i2", "max_attempts": ">i4"}
+WHOLE = {"priority": ">i2", "max_attempts": ">i4", "batch_id": ">i8"}
 MOMENTS = ("available_at", "expires_at")
 WAITS = ("delay", "ttl", "timeout", "retention")
 JSON = ("payload", "headers", "backoff")

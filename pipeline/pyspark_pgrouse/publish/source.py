@@ -38,6 +38,7 @@ FIELDS = {
     "max_attempts": "int",
     "timeout": "double",
     "retention": "double",
+    "batch_id": "bigint",
 }
 
 

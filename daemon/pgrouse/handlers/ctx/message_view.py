@@ -50,6 +50,11 @@ class MessageView:
         return self._message.max_attempts
 
     @property
+    def batch_id(self) -> int | None:
+        """The batch in which it counts, or None: `ctx.publish(..., batch=ctx.batch_id)` adds to it."""
+        return self._message.batch_id
+
+    @property
     def headers(self) -> dict[str, Any]:
         """The headers from the publisher; empty if there are none."""
         return cast("dict[str, Any]", from_json(self._message.headers)) if self._message.headers else {}
