@@ -33,6 +33,7 @@ SECTIONS = {
         "dead": ("pgrouse.cli.queue.dead:dead", "List, group and show dead messages, requeue dead letters."),
         "redrive": ("pgrouse.cli.queue.redrive:redrive", "Put dead messages back."),
         "replay": ("pgrouse.cli.queue.replay:replay", "Publish again the messages that succeeded in a time."),
+        "batch": ("pgrouse.cli.queue.batch:batch", "Create, close, list, cancel and redrive batches."),
         "archive": ("pgrouse.cli.queue.archive:archive", "Delete old messages from the archive."),
     },
     "Topics": {

@@ -21,6 +21,7 @@ import pydantic
 from pgrouse import search_path, session_settings
 from pgrouse.client.apply import policy_change
 from pgrouse.client.call import Call, interval, run
+from pgrouse.client.calls import batch as batch_calls
 from pgrouse.client.calls import dead, maintenance, operate
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.calls import workflow as workflow_calls
@@ -32,6 +33,7 @@ from pgrouse.client.calls.processing import worker
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
 from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds
+from pgrouse.client.queries.batch import BatchWord, find_batches
 from pgrouse.client.queries.message import MessageRecord, find_message
 from pgrouse.client.queries.schedule import PastRun, Schedule, ScheduleChanges
 from pgrouse.client.queries.topic import (
@@ -51,7 +53,7 @@ from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.connection_schema import rendering
 from pgrouse.database_errors import explain_database_error
-from pgrouse.errors import DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
+from pgrouse.errors import BatchNotFound, DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
 from pgrouse.jsonb import encode
 from pgrouse.process.owner import OwnerProcess
 from pgrouse.publishing.new_message import NewMessage, PublishOptions
@@ -228,6 +230,47 @@ class Client:
     requeue_dead_letters = _method(dead.requeue_dead_letters)
     replay = _method(dead.replay)
     purge_archive = _method(maintenance.purge_archive)
+
+    # Batches
+
+    def create_batch(
+        self,
+        name: str | None = None,
+        *,
+        on_finish: str | None = None,
+        on_failure: str | None = None,
+        on_success: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Create a batch, whose messages are counted together; return its id, for `batch` of a publish.
+
+        Args:
+            name: for people.
+            on_finish: the topic that gets a message when the batch is closed and all its messages have ended.
+            on_failure: the topic that gets a message when the first of its messages dies.
+            on_success: the topic that gets a message when all its messages have succeeded.
+            metadata: an object that these messages and the batch show.
+        """
+        return self._run(batch_calls.create_batch(name, on_finish, on_failure, on_success, _json(metadata, "metadata")))
+
+    def batch(self, id: int) -> batch_calls.BatchProgress:  # noqa: A002 - as in SQL
+        """Return the state and the counts of a batch.
+
+        Raises:
+            BatchNotFound: there is none, its retention is over, or another role created it.
+        """
+        found = self._run(batch_calls.batch_progress(id))
+        if found is None:
+            raise BatchNotFound(f"there is no batch {id}: it was never created, or its retention is over")
+        return found
+
+    def batches(self, state: BatchWord | None = None, limit: int = 100) -> list[batch_calls.BatchState]:
+        """Return batches, the newest first."""
+        return self._run(find_batches(state, most=limit))
+
+    close_batch = _method(batch_calls.close_batch)
+    cancel_batch = _method(batch_calls.cancel_batch)
+    redrive_batch = _method(batch_calls.redrive_batch)
 
     # Topics
 

@@ -137,6 +137,7 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "ended": _time_text(row["archived_at"], now),
         "fingerprint": row["error_fingerprint"],
         "redriven from": row["redriven_from"],
+        "batch": row["batch_id"],
         "redriven as": row.get("redriven_as"),
         "first topic": row.get("original_topic"),
         "lineage": _lineage(row.get("lineage", [])),

@@ -119,6 +119,9 @@ OUTCOMES = {
     help="What happens if one of those ends otherwise: hold = wait for its redrive; cancel = end as cancelled too; "
     "run = run anyway.",
 )
+@click.option(
+    "--batch", type=MESSAGE_ID, metavar="ID", help="The batch in which it counts, as `pgrouse batch create` prints it."
+)
 @click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")

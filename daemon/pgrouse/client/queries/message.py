@@ -39,6 +39,7 @@ COLUMNS = {
     "lock_expires_at": ("m.lock_expires_at", "NULL"),
     "archived_at": ("NULL", "a.archived_at"),
     "redriven_from": ("m.redriven_from", "a.redriven_from"),
+    "batch_id": ("m.batch_id", "a.batch_id"),
     "error_fingerprint": ("NULL", "a.error_fingerprint"),
     "history": ("m.history::text", "a.history::text"),
     "error": ("NULL", "a.error"),
@@ -166,6 +167,7 @@ class MessageRecord(ListedMessage):
         runs: how often a handler began with it, attempts that were handed back included.
         locked_at: when the last attempt claimed it.
         redriven_from: the dead message that it was redriven from.
+        batch_id: the batch in which it counts.
         error_fingerprint: equal for similar errors.
         history_json: the attempts that ended before the last one; those with `_json` are decoded by properties of the
             same name without it.
@@ -184,6 +186,7 @@ class MessageRecord(ListedMessage):
     runs: int
     locked_at: datetime | None
     redriven_from: int | None
+    batch_id: int | None
     error_fingerprint: str | None
     history_json: str | None
     error: str | None

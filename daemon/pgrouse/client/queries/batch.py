@@ -1,0 +1,30 @@
+"""The view of batches: how it is read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pgrouse.client.call import Call, select_call
+from pgrouse.client.calls.batch import BatchState
+
+BatchWord = Literal["open", "closed", "cancelled", "finished"]
+PAGE = (
+    "WHERE (%(state)s::pg_catalog.text IS NULL OR f.state OPERATOR(pg_catalog.=) %(state)s)"
+    " AND (%(creator)s::pg_catalog.text IS NULL OR f.created_by OPERATOR(pg_catalog.=) %(creator)s)"
+    " AND (%(before)s::bigint IS NULL OR f.id OPERATOR(pg_catalog.<) %(before)s)"
+    " ORDER BY f.id DESC LIMIT %(most)s"
+)
+
+
+def find_batches(
+    state: BatchWord | None = None, *, creator: str | None = None, before: int | None = None, most: int = 100
+) -> Call[list[BatchState]]:
+    """List batches, the newest first.
+
+    Args:
+        state: only batches in this state.
+        creator: only those that this role or token created.
+        before: only those with a lower id: the last one of the previous page.
+        most: at most this many.
+    """
+    return select_call("batch_state", BatchState, PAGE, state=state, creator=creator, before=before, most=most)
