@@ -85,7 +85,8 @@ def test_no_route_that_changes_something_is_for_viewers() -> None:
 
     assert [str(way) for way in changing if Role.VIEWER in way.roles] == []
     assert {way.path for way in changing if Role.PUBLISHER in way.roles} == {
-        *("/v1/messages", "/v1/messages/batch", "/v1/topics/{topic}/messages", "/messages/new")
+        *("/v1/messages", "/v1/messages/batch", "/v1/topics/{topic}/messages", "/messages/new"),
+        *("/v1/batches", "/v1/batches/{batch_id}/close"),
     }
     assert {way.path for way in changing if Role.WORKER in way.roles} == {
         *("/v1/claim", "/v1/settle", "/v1/heartbeat"),
@@ -154,6 +155,9 @@ def shop(site: Site) -> Iterator[httpx.Client]:
         ("POST", "/v1/topics/other/channels/resume", {"channel": "c"}),
         ("POST", "/v1/topics/other/channels/skip", {"channel": "c"}),
         ("POST", "/v1/schedules", {"name": "s", "cron": "* * * * *", "topic": "other"}),
+        ("POST", "/v1/batches", {"on_finish": "mail", "on_failure": "other"}),
+        ("POST", "/v1/batches/1/cancel", {}),
+        ("POST", "/v1/batches/1/redrive", {}),
         ("POST", "/v1/maintenance/run", None),
         ("POST", "/v1/reapers/purge/run", None),
         ("GET", "/v1/audit?topic=other", None),
@@ -213,3 +217,13 @@ def test_a_pattern_is_not_a_pattern_of_sql(site: Site, queue: Queue) -> None:
     queue.publish("axb")
     with site.client(site.token("viewer", topics=("a_*",))) as client:
         assert {row["topic"] for row in client.get("/v1/messages").json()["messages"]} == {"a_b"}
+
+
+def test_a_token_of_some_topics_sees_and_closes_only_the_batches_that_it_created(
+    shop: httpx.Client, queue: Queue
+) -> None:
+    own, other = shop.post("/v1/batches", json={"on_finish": "mail"}).json()["id"], queue.call("create_batch")
+
+    assert [row["id"] for row in shop.get("/v1/batches").json()["batches"]] == [own]
+    assert shop.get(f"/v1/batches/{other}").status_code == shop.post(f"/v1/batches/{other}/close").status_code == 404
+    assert shop.post(f"/v1/batches/{own}/close").json()["state"] == "finished"

@@ -86,6 +86,7 @@ SQLSTATES = {
     "PGR04": (413, "payload_too_large"),
     "PGR05": (422, "topic_reserved"),
     "PGR08": (422, "unknown_predecessor"),
+    "PGR09": (409, "batch_closed"),
     "23505": (409, "already_there"),
     "23503": (409, "still_referenced"),
     # 503, not 409: a worker that gets 409 for a settle drops its work.

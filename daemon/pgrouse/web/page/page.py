@@ -43,6 +43,7 @@ NAVIGATION = (
     NavLink("Topics", "/topics", "t"),
     NavLink("Messages", "/messages", "m"),
     NavLink("Dead letters", "/dead", "d"),
+    NavLink("Batches", "/batches", "b"),
     NavLink("Schedules", "/schedules", "s"),
     NavLink("Workers", "/workers", "w"),
     NavLink("Alerts", "/alerts", "l"),

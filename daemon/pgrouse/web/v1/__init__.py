@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from pgrouse.web.v1 import (
+    batch,
     dead,
     message,
     publish,
@@ -22,6 +23,7 @@ ROUTERS: list[APIRouter] = [
     publish.router,
     work.router,
     message.router,
+    batch.router,
     dead.router,
     topic.router,
     subscription.router,

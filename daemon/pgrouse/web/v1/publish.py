@@ -117,6 +117,8 @@ class PublishRequest(RequestModel):
     after_failed: AfterFailed = "hold"
     """What to do if a predecessor does not succeed: `hold` the message until it is redriven, `cancel` the message too,
     or `run` it anyway."""
+    batch: Id | None = None
+    """The batch in which the message counts."""
 
     @model_validator(mode="after")
     def _carries_something(self) -> PublishRequest:
@@ -371,7 +373,9 @@ async def _answer_one(
     request: Request, caller: Caller, key: str | None, content: bytes, prepared: PreparedMessage
 ) -> Response:
     """Publish one message, batched with concurrent ones if possible."""
-    if key is None and is_a_row(prepared.columns, prepared.on_conflict) and len(content) <= LARGE_CHARS:
+    # A batch that refuses a message must not refuse those of other requests.
+    shared = is_a_row(prepared.columns, prepared.on_conflict) and "batch_id" not in prepared.columns
+    if key is None and shared and len(content) <= LARGE_CHARS:
         published = await request.app.state.publish_batcher.publish(prepared.stored)
         if published is not None:
             return Response(INSERTED.format(published), 201, _location(published), media_type="application/json")

@@ -31,6 +31,7 @@ TAGS = {
     "publish": "Publish messages, alone or in batches.",
     "work": "Process messages: claim, extend locks, settle. Every call is fenced by the `claim_id`.",
     "messages": "Find, show, explain and change single messages.",
+    "batches": "Messages that are counted together.",
     "dead": "Messages that ended without success: list, group, redrive.",
     "topics": "Counts, states, policies, thresholds and pauses of topics.",
     "channels": "Limits and pauses of single channels of a topic.",

@@ -1,0 +1,93 @@
+"""Batches: messages that are counted together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls import batch as calls
+from pgrouse.client.queries.batch import find_batches
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES
+from pgrouse.format import plural
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, writing
+from pgrouse.web.access.security import Operator, Viewer, check_permission
+from pgrouse.web.http.problem import Problem
+from pgrouse.web.page import view
+from pgrouse.web.page.view import Context, View
+from pgrouse.web.v1.batch import read_visible
+
+router = APIRouter()
+
+MAX_ROWS = 200
+# Of each request; what is left is done by the next.
+PAGE = 10_000
+STATE_KINDS = {"open": "info", "closed": "info", "cancelled": "warn", "finished": "good"}
+Reason = Annotated[str, Form(max_length=500)]
+
+
+async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
+    """Read the newest batches that the caller may see."""
+    creator = None if caller.sees_all else caller.name
+    found = await run_async(conn, find_batches(creator=creator, most=MAX_ROWS))
+    return {"batches": found, "kinds": STATE_KINDS}
+
+
+async def read_batch(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read one batch."""
+    if not subject.isdecimal() or int(subject) >= 2**63:
+        raise Problem(404, f"there is no batch {subject:.50}", "not_found")
+    return {"batch": await read_visible(conn, caller, int(subject)), "kinds": STATE_KINDS}
+
+
+VIEW = View("batches", read_context, parts=("list",))
+ONE = View("batch", read_batch, parts=("facts",))
+
+
+@router.get("/batches")
+async def batches(request: Request, caller: Viewer) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW)
+
+
+@router.get("/batches/{batch_id}")
+async def batch(request: Request, batch_id: str, caller: Viewer) -> Response:
+    """Show one batch."""
+    return await view.show(request, caller, ONE, batch_id)
+
+
+@router.post("/batches/{batch_id}/close")
+async def close(request: Request, batch_id: int, caller: Operator) -> Response:
+    """Close it."""
+    was_open = await _act(request, caller, batch_id, calls.close_batch(batch_id))
+    text = f"Batch {batch_id} is closed." if was_open else f"Batch {batch_id} was closed already."
+    return await view.action_result(request, caller, ONE, text, str(batch_id))
+
+
+@router.post("/batches/{batch_id}/cancel")
+async def cancel(request: Request, batch_id: int, caller: Operator, reason: Reason = "") -> Response:
+    """Cancel what has not ended."""
+    did = await _act(request, caller, batch_id, calls.cancel_batch(batch_id, reason.strip() or None, PAGE))
+    more = " Cancel again for the rest." if did == PAGE else ""
+    text = f"{plural(did, 'message')} cancelled.{more}"
+    return await view.action_result(request, caller, ONE, text, str(batch_id))
+
+
+@router.post("/batches/{batch_id}/redrive")
+async def redrive(request: Request, batch_id: int, caller: Operator) -> Response:
+    """Put its dead messages back."""
+    rows = await _act(request, caller, batch_id, calls.redrive_batch(batch_id, PAGE))
+    back = sum(each.outcome in REDRIVEN_OUTCOMES for each in rows)
+    left = f"; {len(rows) - back:,} stay dead" if back < len(rows) else ""
+    return await view.action_result(request, caller, ONE, f"{plural(back, 'message')} redriven{left}.", str(batch_id))
+
+
+async def _act(request: Request, caller: Caller, batch_id: int, call: Call[Any]) -> Any:
+    """Do something to a batch; its messages may be of any topic."""
+    check_permission(caller, Role.OPERATOR)
+    async with writing(request, caller) as conn:
+        await read_visible(conn, caller, batch_id)
+        return await run_async(conn, call)

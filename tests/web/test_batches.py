@@ -1,0 +1,36 @@
+"""Batches."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.sql.queue import Queue
+from tests.web.site import Visitor
+
+
+def test_a_batch_shows_how_far_it_is_and_is_closed_redriven_and_cancelled(visitor: Visitor, queue: Queue) -> None:
+    batch = queue.call("create_batch", "import", on_failure="failing", metadata={"file": "a.csv"})
+    queue.publish_many(4, batch_id=batch)
+    first, second, *_ = queue.claim(limit=2)
+    queue.settle("complete", [first])
+    queue.settle("fail", [second], ["boom"])
+    page = visitor.open("/batches")
+    row = page.get_by_role("row", name="import")
+    expect(row.locator("[data-label=Ended]")).to_have_text("2 of 4")
+
+    row.get_by_role("link").click()
+    facts = page.locator("#facts")
+    expect(facts).to_contain_text("2 of 4")
+    expect(facts).to_contain_text("a.csv")
+    expect(facts.get_by_role("link", name="message")).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#toasts")).to_contain_text("is closed.")
+    page.get_by_role("button", name="Redrive the dead messages").click()
+    expect(page.locator("#toasts")).to_contain_text("1 message redriven.")
+    page.get_by_role("button", name="Cancel the batch").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the batch").click()
+    expect(facts.locator(".badge")).to_have_text("finished")
+
+    page = visitor.open(f"/messages/{first.id}")
+    page.get_by_role("link", name=str(batch), exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Batch {batch}: import")
