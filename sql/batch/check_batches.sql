@@ -7,14 +7,14 @@ RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_each  record;
+  v_each  messages.batch;
   v_found bigint[] := '{}';
 BEGIN
   FOR v_each IN
-    SELECT b.id, b.closed_at, b.cancelled_at, b.finished_at FROM messages.batch AS b
+    SELECT b.* FROM messages.batch AS b
     WHERE b.id = ANY (p_batches) ORDER BY b.id FOR SHARE
   LOOP
-    v_found := v_found || v_each.id;
+    v_found := array_append(v_found, v_each.id);
     IF v_each.cancelled_at IS NOT NULL OR v_each.finished_at IS NOT NULL THEN
       RAISE EXCEPTION 'batch % % at %: it accepts no messages', v_each.id,
         CASE WHEN v_each.cancelled_at IS NULL THEN 'was finished' ELSE 'was cancelled' END,

@@ -10,7 +10,6 @@ DECLARE
   v_each    messages.batch_callback;
   v_payload jsonb;
   v_id      bigint;
-  v_outcome text;
 BEGIN
   FOR v_each IN
     SELECT c.* FROM messages.batch_callback AS c
@@ -20,7 +19,7 @@ BEGIN
   LOOP
     v_payload := messages.batch_callback_payload(v_each);
     BEGIN
-      SELECT p.id, p.outcome INTO v_id, v_outcome FROM messages.publish(v_each.topic, v_payload) AS p;
+      SELECT p.id INTO v_id FROM messages.publish(v_each.topic, v_payload) AS p;
       UPDATE messages.batch_callback AS c
       SET message_id = v_id, error = CASE WHEN v_id IS NULL THEN 'topic ' || v_each.topic || ' is full' END
       WHERE c.batch_id = v_each.batch_id AND c.event = v_each.event;
