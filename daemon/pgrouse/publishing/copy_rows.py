@@ -56,7 +56,6 @@ CASTS = {
     "timeout": "r.timeout::interval",
     "backoff": "r.backoff::pg_catalog.jsonb",
     "retention": "r.retention::interval",
-    "batch_id": "r.batch_id",
 }
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look
 # for it too late.
@@ -90,6 +89,7 @@ ARGUMENTS = {
     "timeout": "r.timeout::interval",
     "backoff": "r.backoff::pg_catalog.jsonb",
     "retention": "r.retention::interval",
+    "batch_id": "r.batch_id",
     "delay": "r.delay::interval",
     "available_at": "r.available_at::pg_catalog.timestamptz",
     "ttl": "r.ttl::interval",
