@@ -23,28 +23,30 @@ BEGIN
       -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
       -- README.md (Plans) says what the statements do for the rest.
       (ARRAY['enable_seqscan=off'], '
-        apply_batch_changes_at_commit apply_depth_changes batch_progress check_batches clamp_rates count_live create_depths debounce_message delete_staged has_payload is_throttled
+        apply_depth_changes clamp_rates count_live create_depths debounce_message delete_staged has_payload is_throttled
         job_rejected merge_dead_counts pending_with_key prune_measures prune_throttles prune_web throttle_by_other
         throttle_key touch_http_holders'),
       -- They also count, and join what they counted. Compiling would take longer than running.
       (ARRAY['enable_seqscan=off', 'jit=off'], '
-        examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports list_topics lock_holders
-        maintain_partitions new_blocked oldest_ready prune_mutexes publish_staged recount_depth renotify_stale resume run_schedule save_step
-        settle_delivery stats throughput topic_state'),
+        batch_progress check_batches examine_archive examine_conditions examine_ticks group_new_alerts latency
+        list_exports list_topics lock_holders maintain_partitions new_blocked oldest_ready prune_mutexes
+        publish_staged recount_depth renotify_stale resume run_schedule save_step settle_delivery stats throughput
+        topic_state'),
       (ARRAY['jit=off'], '
         examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
-        apply_missed_batch_changes cancel cancel_batch close_batch conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules
-        is_handled lineage load_steps open_predecessors pause_deferred preview_redrive predecessors propagate_ends
-        propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_batch redrive_edited
-        redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip
-        unblock unhandled_topics wait_for wait_for_many workflow'),
+        apply_missed_batch_changes cancel cancel_batch close_batch conditions count_runs dead_groups dead_topics
+        delete expire_messages explain fan_out fire_schedules is_handled lineage load_steps open_predecessors
+        pause_deferred predecessors preview_redrive propagate_ends propagate_missed_ends prune prune_keys
+        prune_predecessors purge purge_archive purge_topic redrive redrive_batch redrive_edited redrive_where
+        reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip unblock
+        unhandled_topics wait_for wait_for_many workflow'),
       -- Workers call them all the time: they are planned once per session.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '
-        claim_with_next_due claimed_ids completion_states defer fail heartbeat read_claimed reject release
-        results retry'),
+        apply_batch_changes_at_commit claim_with_next_due claimed_ids completion_states defer fail heartbeat
+        read_claimed reject release results retry'),
       -- It locks its rows in the order of their ids, as an index has them.
       (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '

@@ -10,6 +10,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_changes messages.batch_change[];
+  v_new     bigint[];
   v_each    record;
 BEGIN
   WITH gone AS (
@@ -24,11 +25,12 @@ BEGIN
            sum(g.cancelled) AS cancelled, min(g.dead_id) AS dead_id
     FROM gone AS g GROUP BY g.batch_id, g.shard
   ) AS t;
-  PERFORM FROM messages.batch AS b
-  WHERE b.id IN (
-    SELECT c.batch_id FROM unnest(v_changes) AS c
-    WHERE (SELECT true FROM messages.batch_shard AS s WHERE s.batch_id = c.batch_id AND s.shard = c.shard) IS NULL)
-  ORDER BY b.id FOR SHARE;
+  v_new := ARRAY(
+    SELECT DISTINCT c.batch_id FROM unnest(v_changes) AS c
+    WHERE (SELECT true FROM messages.batch_shard AS s WHERE s.batch_id = c.batch_id AND s.shard = c.shard) IS NULL);
+  IF v_new <> '{}' THEN
+    PERFORM FROM messages.batch AS b WHERE b.id = ANY (v_new) ORDER BY b.id FOR SHARE;
+  END IF;
 
   FOR v_each IN
     WITH added AS (

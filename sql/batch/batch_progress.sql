@@ -1,5 +1,5 @@
--- Returns the state and the counts of a batch, as the view `messages.batch_state` has them, and its metadata, to the role
--- that created it, and to roles that may read all batches.
+-- Returns the state and the counts of a batch, as the view `messages.batch_state` has them, and its metadata, to the
+-- role that created it, and to roles that may read all batches.
 --
 -- Result: one row; no row if there is no such batch, or if it is another role's.
 -- Errors: none.

@@ -1,6 +1,6 @@
--- Cancels the messages of a batch that have not ended, waiting or running, as `messages.cancel` does: `p_limit` messages
--- a call (10,000 at most), so call it until it returns 0. The first call closes the batch, and nothing comes into it
--- from then on, not even from handlers that still run. It is finished when the last message has ended.
+-- Cancels the messages of a batch that have not ended, waiting or running, as `messages.cancel` does: `p_limit`
+-- messages a call (10,000 at most), so call it until it returns 0. The first call closes the batch, and nothing comes
+-- into it from then on, not even from handlers that still run. It is finished when the last message has ended.
 --
 -- Result: how many messages were cancelled.
 -- Errors: PGR09 if there is no such batch; 22023 for an invalid limit.

@@ -8,7 +8,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_each  messages.batch;
-  v_found bigint[] := '{}';
+  v_found bigint[] := '{}'::bigint[];
 BEGIN
   FOR v_each IN
     SELECT b.* FROM messages.batch AS b
@@ -30,7 +30,8 @@ BEGIN
   END LOOP;
   IF NOT p_batches <@ v_found THEN
     RAISE EXCEPTION 'there is no batch %', (
-        SELECT min(p.id) FROM unnest(p_batches) AS p (id) WHERE p.id NOT IN (SELECT f.id FROM unnest(v_found) AS f (id)))
+        SELECT min(p.id) FROM unnest(p_batches) AS p (id)
+        WHERE p.id NOT IN (SELECT f.id FROM unnest(v_found) AS f (id)))
       USING ERRCODE = 'PGR09', HINT = 'it was never created, its creation is not committed, or its retention is over';
   END IF;
 END

@@ -13,7 +13,8 @@
 -- finished, and none of its messages is dead or was cancelled; if that is so only after a redrive, then after that.
 -- `p_metadata`: any object of at most 64 KiB as text. `p_name`: for people.
 -- Result: the id of the batch.
--- Errors: 23514 for a name, a topic or metadata that cannot be; PGR05 for a topic that ends with `.dlq`.
+-- Errors: 23514 for a name or a topic that cannot be, and for metadata that are too large; 22023 for metadata that are
+-- no object; PGR05 for a topic that ends with `.dlq`.
 -- Locks: the rows it inserts.
 -- Repeat: creates another batch.
 -- Called by: publishers.
@@ -34,6 +35,10 @@ BEGIN
   IF v_reserved IS NOT NULL THEN
     RAISE EXCEPTION 'topic % is reserved: names that end with .dlq are those of dead letters', v_reserved
       USING ERRCODE = 'PGR05', HINT = 'use a topic with another name';
+  END IF;
+  IF jsonb_typeof(p_metadata) <> 'object' THEN
+    RAISE EXCEPTION 'metadata of a batch are a JSON %', jsonb_typeof(p_metadata)
+      USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
   INSERT INTO messages.batch (name, metadata, created_by)
   VALUES (p_name, p_metadata, messages.actor())

@@ -1,6 +1,6 @@
 -- Delete old batches: those that were finished, or that were never closed and in which nothing has happened, for as
--- long as the archive keeps messages by default and for 30 days. Messages keep the number of a batch that is gone. Lower
--- the flag messages.batch_flag once there is none.
+-- long as the archive keeps messages by default and for 30 days. Messages keep the number of a batch that is gone.
+-- Lower the flag messages.batch_flag once there is none.
 -- Called by: prune. Bounded: p_limit batches. Locks: the rows that it deletes, skipping what others hold; the table of
 -- batches in SHARE mode, only if free at once: one that is being created goes first. It is released at once by rolling
 -- back a savepoint, which a setval survives. Result: how many were deleted.
@@ -14,6 +14,8 @@ DECLARE
   v_ids    bigint[];
 BEGIN
   IF pg_sequence_last_value('messages.batch_flag') = 1 THEN
+    -- Logical replication leaves sequences behind.
+    PERFORM setval('messages.batch_flag', 2) WHERE EXISTS (SELECT FROM messages.batch);
     RETURN 0;
   END IF;
   v_ids := ARRAY(

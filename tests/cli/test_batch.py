@@ -63,6 +63,6 @@ def test_an_unknown_batch_is_exit_code_1_and_a_closed_one_refuses(pgrouse: Shell
     shown = pgrouse("batch", "show", "999")
     refused = pgrouse("publish", "t", "1", "--batch", batch)
 
-    assert (shown.code, shown.err) == (1, "there is no batch 999: see `pgrouse batch list`\n")
+    assert (shown.code, shown.err) == (1, "pgrouse: there is no batch 999: see `pgrouse batch list`\n")
     assert refused.code != 0
     assert f"batch {batch} was finished" in refused.err

@@ -15,7 +15,6 @@ from tests.sql.queue import Background, Listener, Queue
 
 TASKS = [
     "propagate_missed_ends",
-    "apply_missed_batch_changes",
     "expire_locks",
     "expire_messages",
     "renotify_stale",
@@ -27,6 +26,7 @@ TASKS = [
     "fire_schedules",
     "update_conditions",
     "prune",
+    "apply_missed_batch_changes",
 ]
 
 
