@@ -29,6 +29,7 @@ LISTENER_RESTORED = "listener.restored"
 TICK_FAILED = "tick.failed"
 PG_CRON_MISSING = "pg_cron.missing"
 POOLER_FOUND = "pooler.found"
+DJANGO_DEBUG_ON = "django.debug_on"
 
 ATTEMPT_FAILED = "attempt.failed"
 MESSAGE_REJECTED = "message.rejected"

@@ -2,9 +2,9 @@
 -- leadership.
 
 -- A BEFORE trigger checks the values and says what is wrong with them; the CHECKs here are what nothing gets around.
--- declared_by: the file, module or application whose configuration has it, which removes it when that has it no more;
--- NULL = made by hand. next_tick: the first tick that was not looked at yet. Whatever is due is found by it; NULL = no
--- tick will ever come.
+-- declared_by: the file, settings, module or application whose configuration has it, which removes it when that has it
+-- no more; NULL = made by hand. next_tick: the first tick that was not looked at yet. Whatever is due is found by it;
+-- NULL = no tick will ever come.
 CREATE TABLE messages.schedule (
   name            text        COLLATE "C" PRIMARY KEY CHECK (
     name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(name) <= 100),

@@ -37,6 +37,7 @@ from pgrouse.config.problem import to_problem
 from pgrouse.config.schedules import ScheduleName, ScheduleSettings
 from pgrouse.config.section import S, Section
 from pgrouse.config.source import (
+    COMMAND,
     ConfigProblem,
     ConfigProblems,
     ConfigSource,
@@ -335,7 +336,7 @@ class Config(Section):
     @property
     def command(self) -> tuple[str, ...]:
         """The arguments of the interpreter that run the command line with this configuration."""
-        return self._source.command
+        return self._source.host.command if self._source.host else COMMAND
 
     @property
     def path(self) -> Path | None:
@@ -366,7 +367,13 @@ class Config(Section):
         if self.database.application is not None:
             return f"application {self.database.application}"
         module = self._source.modules.get(schedule)
-        return f"file {self.path}" if module is None else f"module {module}"
+        return self.own_name if module is None else f"module {module}"
+
+    @property
+    def own_name(self) -> str:
+        """What the database records for schedules that no module declares: the file, or the settings of a program."""
+        host = self._source.host
+        return host.name if host is not None and self.path is None else f"file {self.path}"
 
     def over(self, code: ConfigSource) -> Config:
         """Return this configuration merged with the declarations in code; this one overrides them.
@@ -435,7 +442,11 @@ def _load(
 
 def _validated(source: ConfigSource, path: Path | None, *, before_code: bool = False) -> Config:
     """Return the configuration. before_code: do not report a key as missing if code may still add it."""
-    context = {"folder": path.absolute().parent if path else Path.cwd(), "before_code": before_code}
+    context = {
+        "folder": path.absolute().parent if path else Path.cwd(),
+        "before_code": before_code,
+        "time_zone": _time_zone_of_host(source),
+    }
     try:
         config = Config.model_validate(source.values, context=context)
     except ValidationError as error:
@@ -448,9 +459,20 @@ def _validated(source: ConfigSource, path: Path | None, *, before_code: bool = F
     return placed
 
 
+def _time_zone_of_host(source: ConfigSource) -> str | None:
+    """Return the time zone of schedules that name none; record where these have it from."""
+    if source.host is None or source.host.time_zone is None:
+        return None
+    time_zone, origin = source.host.time_zone
+    for name, schedule in _table(source.values, "schedules").items():
+        if isinstance(schedule, dict) and "time_zone" not in schedule:
+            source.origins["schedules", name, "time_zone"] = origin
+    return time_zone
+
+
 def _over_host(source: ConfigSource, host: HostProgram) -> ConfigSource:
     merged = source.over(host.source)
-    merged.command = host.command
+    merged.host = host
     permitted = _table(merged.values, "handlers").get("allowed_modules", [])
     if host.modules and isinstance(permitted, list):
         merged.put_value(("handlers", "allowed_modules"), [*permitted, *host.modules])

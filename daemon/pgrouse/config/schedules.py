@@ -45,6 +45,13 @@ class ScheduleSettings(Section):
     while_paused: Literal["publish", "skip"] = "publish"
     """For ticks while the topic is paused: `publish` their messages, which wait, or `skip` them."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _add_time_zone(cls, values: Any, info: ValidationInfo) -> Any:
+        """Add the time zone of the program whose settings these are, if they name none."""
+        time_zone = (info.context or {}).get("time_zone")
+        return {"time_zone": time_zone, **values} if time_zone and isinstance(values, dict) else values
+
     @model_validator(mode="after")
     def _check_complete(self, info: ValidationInfo) -> ScheduleSettings:
         missing = [key for key in ("cron", "topic") if not getattr(self, key)]

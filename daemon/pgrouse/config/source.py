@@ -73,14 +73,14 @@ class ConfigSource:
 
     Attributes:
         modules: the modules of schedules that code declares, by name.
-        command: the arguments of the interpreter that run the command line with these values.
+        host: the program whose settings are among these values.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[Key, Origin] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
-    command: tuple[str, ...] = COMMAND
+    host: HostProgram | None = None
 
     def put(self, key: Key, value: Any, origin: Origin) -> None:
         """Set one value; it replaces an existing one."""
@@ -122,7 +122,7 @@ class ConfigSource:
     def over(self, lower: ConfigSource) -> ConfigSource:
         """Return the values of both. If both have a setting, this one's value is used as a whole."""
         merged = ConfigSource(
-            _copied(self.values), dict(self.origins), list(self.problems), dict(lower.modules), self.command
+            _copied(self.values), dict(self.origins), list(self.problems), dict(lower.modules), self.host
         )
         for key, value in _settings(lower.values, ()):
             if self._has_no_table_or_setting(key):
@@ -154,11 +154,15 @@ class HostProgram:
         command: the arguments of the interpreter that run the command line within the program.
         source: the settings of the program. The file, the environment and the flags override them.
         modules: where handlers may come from, in addition to the modules that the file permits.
+        name: what the database records for the schedules of its settings, if there is no file.
+        time_zone: that of schedules which name none, and where it was set; None = UTC.
     """
 
     command: tuple[str, ...]
     source: ConfigSource
+    name: str
     modules: tuple[str, ...] = ()
+    time_zone: tuple[str, Origin] | None = None
 
 
 def _copied(value: Any) -> Any:

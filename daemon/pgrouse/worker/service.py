@@ -41,7 +41,7 @@ from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 from pgrouse.schema_name import schema_name, use_schema
-from pgrouse.worker.child import child_process
+from pgrouse.worker.child import child_process, django_connections
 from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
 from pgrouse.worker.execution.executor import HandlerExecutor
 from pgrouse.worker.execution.failure_hooks import FailureHooks
@@ -189,6 +189,12 @@ class Service:
         for each in self.executor.children.values():
             asyncio.get_running_loop().add_reader(each, self.executor.on_child_message, each)
         log.info(events.DAEMON_STARTED, worker=self.name, topics=self.executor.topics, version=version("pgrouse"))
+        if django_connections.is_debugging():
+            log.warning(
+                events.DJANGO_DEBUG_ON,
+                meaning="Django keeps every statement of a handler in memory until the handler ends",
+                fix="set DEBUG = False in the settings of production",
+            )
         self._on_started()
         try:
             await self._run_loops()

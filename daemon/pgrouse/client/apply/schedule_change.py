@@ -1,7 +1,8 @@
 """The schedules that the database holds: how they differ from those of a configuration, and how to apply those.
 
-A schedule remembers what declares it: a file, a module, or an application. Only schedules that this configuration
-declared, and does no more, are removed; those made by hand or by a command are neither changed nor removed.
+A schedule remembers what declares it: a file, settings, a module, or an application. Only schedules that this
+configuration declared, and does no more, are removed; those made by hand or by a command are neither changed nor
+removed.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def _is_ours(settings: Config, declared_by: str) -> bool:
         case "module":
             return settings.handlers.declares(name) or _is_gone(settings, name)
         case _:
-            return name == str(settings.path)
+            return declared_by == settings.own_name
 
 
 def _is_gone(settings: Config, module: str) -> bool:

@@ -76,7 +76,7 @@ class ScheduleSummary:
         failures: how many ticks failed, one after the other.
         retry_at: when a tick that failed is tried again.
         created_by: the operator who added it.
-        declared_by: the file, module or application whose configuration has it; None = it was made by hand.
+        declared_by: the file, settings, module or application whose configuration has it; None = it was made by hand.
     """
 
     name: str

@@ -10,43 +10,55 @@ from django.apps import AppConfig
 from django.core.management.base import CommandError
 from django.db.models.signals import pre_migrate
 
-from pgrouse import schema_name, session_settings
-from pgrouse.client.apply import policy_change
+from pgrouse import session_settings
+from pgrouse.client.apply import configuration_change
+from pgrouse.config.config import Config
 from pgrouse.contrib.django import project
+from pgrouse.errors import PgrouseError
 from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.install import schema
 
 
 def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None:
-    """Do what `pgrouse migrate` does, before the migrations of the project: install the schema, apply policies.
+    """Do what `pgrouse migrate` does, before the migrations of the project.
+
+    Install the schema, and apply the policies and schedules of the settings and of the code.
 
     For the signal pre_migrate. Nothing is done with PGROUSE = {"migrate": False}, in other databases, and where
     everything is up to date. So a role that may not change the schema can migrate the project.
 
     Raises:
-        CommandError: this role may not do that.
-        SchemaMismatch: the schema is newer than this version.
+        CommandError: this role may not do that, the configuration is wrong, or the schema is newer than this version.
     """
     if using != project.alias() or not project.option("migrate", True):
         return
     try:
-        with session_settings.set_up(psycopg.connect(project.dsn(), autocommit=True)) as conn:
-            applied = [] if schema.is_up_to_date(conn) else schema.migrate(conn)
-            _apply_policies(conn)
+        done = _migrate(_config_to_apply())
     except psycopg.errors.InsufficientPrivilege as error:
         raise CommandError(
-            f"the schema {project.schema().name} cannot be installed or brought up to date by this role "
-            f"({error.diag.message_primary}): run "
+            f"this role may not bring the schema {project.schema().name} up to date, or not write its policies and "
+            f"schedules ({error.diag.message_primary}): run "
             '`pgrouse migrate` as its owner, and set PGROUSE = {"migrate": False} here'
         ) from error
-    if applied and verbosity >= 1:
-        sys.stdout.write(f"The schema {project.schema().name}, of pgrouse, was brought up to date.\n")
+    except PgrouseError as error:
+        raise CommandError(str(error)) from error
+    if verbosity >= 1:
+        sys.stdout.writelines(f"{each}\n" for each in done)
 
 
-def _apply_policies(conn: psycopg.Connection[Any]) -> None:
-    config = with_declared(project.load_config())
-    if config.database.apply_policies != "never" and policy_change.differences(conn, config.policies):
-        policy_change.apply(conn, config.policies)
+def _config_to_apply() -> Config | None:
+    """Return the configuration with what its modules declare; None: `migrate` does not apply it."""
+    config = project.load_config()
+    return None if config.database.apply_policies == "never" else with_declared(config)
+
+
+def _migrate(config: Config | None) -> list[str]:
+    """Bring the schema up to date, and apply a configuration; return what was done, in sentences."""
+    with session_settings.set_up(psycopg.connect(project.dsn(), autocommit=True)) as conn:
+        applied = [] if schema.is_up_to_date(conn) else schema.migrate(conn)
+        changes = [] if config is None else configuration_change.apply(conn, config)
+    done = [f"The schema {project.schema().name}, of pgrouse, was brought up to date."] if applied else []
+    return [*done, *map(str, changes)]
 
 
 class PgrouseConfig(AppConfig):

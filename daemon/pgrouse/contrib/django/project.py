@@ -81,7 +81,8 @@ def load_config(
         source.put(key, value, origin)
     # An installed app may have handlers wherever it is.
     modules = tuple(each.name for each in apps.get_app_configs())
-    found = config.load(path, overrides=overrides, host=HostProgram(_command(), source, modules))
+    host = HostProgram(_command(), source, _name(), modules, _time_zone())
+    found = config.load(path, overrides=overrides, host=host)
     return _of_queues(found, queues) if queues else found
 
 
@@ -146,6 +147,16 @@ def _of_queues(found: Config, queues: Collection[str]) -> Config:
 
 def _libpq_keywords() -> set[str]:
     return {each.keyword.decode() for each in pq.Conninfo.get_defaults()} | {"client_encoding"}
+
+
+def _name() -> str:
+    """Return what the database records for the schedules of these settings."""
+    return f"settings {getattr(settings, 'SETTINGS_MODULE', None) or 'of the code'}"
+
+
+def _time_zone() -> tuple[str, Origin] | None:
+    """Return the time zone of the project; None: it follows that of the machine."""
+    return (settings.TIME_ZONE, Origin("settings", variable="settings.TIME_ZONE")) if settings.TIME_ZONE else None
 
 
 def _command() -> tuple[str, ...]:

@@ -29,9 +29,15 @@ def set_up() -> None:
     importlib.import_module("django").setup()
 
 
+def is_debugging() -> bool:
+    """Return whether the settings of Django, if it is set up here, have DEBUG = True."""
+    conf: Any = sys.modules.get("django.conf")
+    return conf is not None and conf.settings.configured and bool(conf.settings.DEBUG)
+
+
 @contextmanager
 def fresh_connections() -> Iterator[None]:
-    """Close this thread's broken and expired connections before and after the block.
+    """Close this thread's broken and expired connections before and after the block, and forget their statements.
 
     Django does the same around a request.
     """
@@ -58,6 +64,7 @@ def _close_old() -> None:
     for each in _connections():
         with suppress(Exception):  # a handler that does not use Django must not fail because of it
             each.close_if_unusable_or_obsolete()
+            each.queries_log.clear()
 
 
 def _close_broken() -> None:

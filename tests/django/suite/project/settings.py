@@ -8,6 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 SECRET_KEY = "of tests"
 USE_TZ = True
+TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 ROOT_URLCONF = "project.urls"
 ALLOWED_HOSTS = ["*"]

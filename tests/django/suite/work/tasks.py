@@ -8,6 +8,7 @@ import threading
 import time
 
 from django.contrib.auth.models import User
+from django.db import connection
 
 from pgrouse import Retry
 from pgrouse.contrib.django.task_api import task
@@ -74,3 +75,9 @@ def report():
 @task
 def clock():
     return time.monotonic()
+
+
+@task
+def count_statements():
+    User.objects.count()
+    return len(connection.queries_log)
