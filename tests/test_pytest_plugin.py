@@ -59,6 +59,82 @@ def test_sqlalchemy_reads_its_url(pgrouse_database, scheme):
     assert url.database == psycopg.conninfo.conninfo_to_dict(pgrouse_database)["dbname"]
 """
 
+# An application with a table of its own, whose engine keeps connections to the template.
+SHOP = """
+import pytest
+import sqlalchemy
+
+
+@pytest.fixture(scope="session")
+def pgrouse_template(pgrouse_template):
+    engine = sqlalchemy.create_engine(pgrouse_template.dsn.url("postgresql+psycopg"))
+    with engine.begin() as conn:
+        conn.execute(sqlalchemy.text("CREATE TABLE shop_order (id int PRIMARY KEY)"))
+        conn.execute(sqlalchemy.text("INSERT INTO messages.topic (topic, max_attempts) VALUES ('order', 3)"))
+    return pgrouse_template
+"""
+OWN_DATABASES = """
+import psycopg
+import pytest
+from pgrouse import publish
+from pgrouse.testing import published
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_each_has_a_database_with_the_tables_of_the_application(pgrouse_database, n):
+    with psycopg.connect(pgrouse_database) as conn:
+        conn.execute("INSERT INTO shop_order VALUES (1)")
+        assert conn.execute("SELECT max_attempts FROM messages.topic WHERE topic = 'order'").fetchone() == (3,)
+        conn.execute("UPDATE messages.topic SET max_attempts = 7 WHERE topic = 'order'")
+        assert published(conn) == []
+        publish(conn, "order", {"n": n})
+
+
+def test_a_second_database_of_the_same_template(pgrouse_template, pgrouse_database):
+    with pgrouse_template.copy() as other:
+        assert other != pgrouse_database
+        with psycopg.connect(other) as conn:
+            conn.execute("INSERT INTO shop_order VALUES (1)")
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(other)
+
+
+def test_the_template_is_closed(pgrouse_database, pgrouse_template):
+    with pytest.raises(psycopg.OperationalError, match="not currently accepting connections"):
+        psycopg.connect(pgrouse_template.dsn)
+"""
+LONG_LIVED = """
+import psycopg
+import pytest
+from pgrouse import Worker, publish, wait_for
+
+
+@pytest.fixture(scope="module")
+def pgrouse_database(pgrouse_session_database):
+    return pgrouse_session_database
+
+
+@pytest.fixture(scope="module", autouse=True)
+def application(pgrouse_database):
+    with psycopg.connect(pgrouse_database, autocommit=True) as conn:
+        conn.execute("INSERT INTO messages.topic (topic, max_attempts) VALUES ('double', 3)")
+        conn.execute("INSERT INTO messages.schedule (name, cron, topic) VALUES ('nightly', '@daily', 'double')")
+    with Worker(pgrouse_database, handlers={"double": lambda payload: payload * 2}, shutdown_timeout="1s") as worker:
+        yield worker
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_the_worker_goes_on_and_the_messages_are_gone(pgrouse_database, application, published, n):
+    assert published() == []
+    with psycopg.connect(pgrouse_database, autocommit=True) as conn:
+        message_id = publish(conn, "double", n)
+        publish(conn, "left", n, delay="1h", key="k")
+        assert conn.execute("SELECT max_attempts FROM messages.topic WHERE topic = 'double'").fetchone() == (3,)
+        assert conn.execute("SELECT name FROM messages.schedule").fetchall() == [("nightly",)]
+    assert wait_for(pgrouse_database, message_id, timeout=60).output == n * 2
+    assert application.is_running
+"""
+
 
 def run_tests(folder: Path, server: Postgres, *options: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PGROUSE_TEST_DSN": server.dsn(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -78,6 +154,35 @@ def test_users_get_a_database_a_worker_and_what_was_published(tmp_path: Path, se
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
+
+
+def databases(server: Postgres) -> set[str]:
+    with server.admin() as conn:
+        return {name for (name,) in conn.execute("SELECT datname FROM pg_database WHERE datname ~ '^pgrouse_test_'")}
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2", "-p", "xdist"]])
+def test_each_test_has_a_database_with_the_tables_of_the_application(
+    tmp_path: Path, server: Postgres, options: list[str]
+) -> None:
+    (tmp_path / "conftest.py").write_text(SHOP)
+    (tmp_path / "test_own.py").write_text(OWN_DATABASES)
+    before = databases(server)
+
+    done = run_tests(tmp_path, server, *options)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 passed" in done.stdout
+    assert databases(server) == before
+
+
+def test_a_worker_that_outlives_a_test_keeps_its_policies_and_schedules(tmp_path: Path, server: Postgres) -> None:
+    (tmp_path / "test_long.py").write_text(LONG_LIVED)
+
+    done = run_tests(tmp_path, server)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
 
 
 def test_a_test_that_uses_no_fixture_pays_nothing(tmp_path: Path, server: Postgres) -> None:

@@ -37,7 +37,7 @@ from pgrouse.testing import (
     perform,
     published,
 )
-from pgrouse.testing.fixtures import OF_TESTS
+from pgrouse.testing.clean import OF_TESTS
 from tests.drivers.callers import CALLERS, DISTINCT
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

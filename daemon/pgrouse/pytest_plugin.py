@@ -1,4 +1,4 @@
-"""Fixtures for pytest: a database, a worker, and the published messages.
+"""Fixtures for pytest: a database for each test, a worker, and the published messages.
 
 pytest loads this module in every environment that has pgrouse, so it imports nothing of pgrouse before a fixture is
 used.
@@ -15,22 +15,48 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pgrouse.testing import DatabaseUrl
+    from pgrouse.testing import DatabaseTemplate, DatabaseUrl
     from pgrouse.worker.worker import Worker
 
     StartWorker = Callable[..., Worker]
     Published = Callable[..., list[dict[str, Any]]]
 
+# Where a test keeps the database that is its own.
+OWN: pytest.StashKey[str] = pytest.StashKey()
+
 
 @pytest.fixture(scope="session")
-def pgrouse_database() -> Iterator[DatabaseUrl]:
-    """A database with the schema, for the whole session: its URL; `.url("postgresql+asyncpg")` for SQLAlchemy.
+def pgrouse_template() -> Iterator[DatabaseTemplate]:
+    """The database that those of the tests are copies of: it has the schema of pgrouse.
 
-    It is on the server of $PGROUSE_TEST_DSN, or on one of this machine (see `pgrouse.testing.database`).
+    Override it to create the tables of the application in `pgrouse_template.dsn`, and return it.
+
+    It is on the server of $PGROUSE_TEST_DSN, or on one of this machine (see `pgrouse.testing.template`).
     """
-    from pgrouse.testing import database  # noqa: PLC0415 - slow to import: most tests need none of it
+    from pgrouse.testing import template  # noqa: PLC0415 - slow to import: most tests need none of it
 
-    with database() as url:
+    with template() as made:
+        yield made
+
+
+@pytest.fixture
+def pgrouse_database(pgrouse_template: DatabaseTemplate, request: pytest.FixtureRequest) -> Iterator[DatabaseUrl]:
+    """A database of this test alone: its URL; `.url("postgresql+asyncpg")` for SQLAlchemy.
+
+    It is a copy of `pgrouse_template`, and is dropped after the test.
+    """
+    with pgrouse_template.copy() as url:
+        request.node.stash[OWN] = url
+        yield url
+
+
+@pytest.fixture(scope="session")
+def pgrouse_session_database(pgrouse_template: DatabaseTemplate) -> Iterator[DatabaseUrl]:
+    """A database for the whole session, a copy of `pgrouse_template`: for applications that live longer than a test.
+
+    Let `pgrouse_database` return it, and the other fixtures use it too.
+    """
+    with pgrouse_template.copy() as url:
         yield url
 
 
@@ -40,7 +66,7 @@ def pgrouse_worker(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Itera
 
     Call it as `pgrouse_worker("pgrouse.toml")` or `pgrouse_worker(handlers={...})`.
 
-    It uses `pgrouse_database`, and runs in a separate thread. The queue is emptied after the test.
+    It uses `pgrouse_database`, and runs in a separate thread.
     """
     from pgrouse.worker.worker import Worker  # noqa: PLC0415 - slow to import: most tests need none of it
 
@@ -59,7 +85,7 @@ def published(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[P
 
     `published("orders.created")` returns those of one topic, `published()` those of all.
 
-    Messages that have ended since are included. The queue is emptied after the test.
+    Messages that have ended since are included.
     """
     import psycopg  # noqa: PLC0415 - slow to import: most tests need none of it
 
@@ -75,12 +101,17 @@ def published(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[P
 
 
 @pytest.fixture
-def _emptied_queue(pgrouse_database: DatabaseUrl) -> Iterator[None]:
-    """Empty the queue after the test, when its workers have stopped."""
+def _emptied_queue(pgrouse_database: DatabaseUrl, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remove the messages after the test from a database that other tests use too.
+
+    Policies and schedules stay: a worker may run that lives longer than this test.
+    """
     yield
+    if request.node.stash.get(OWN, None) == pgrouse_database:
+        return
     import psycopg  # noqa: PLC0415 - slow to import: most tests need none of it
 
     from pgrouse.testing import clean  # noqa: PLC0415 - slow to import: most tests need none of it
 
     with psycopg.connect(pgrouse_database, autocommit=True) as conn:
-        clean(conn)
+        clean(conn, messages_only=True)

@@ -16,6 +16,12 @@ from pgrouse.testing import DatabaseUrl
 
 
 @pytest.fixture(scope="module")
+def pgrouse_database(pgrouse_session_database: DatabaseUrl) -> DatabaseUrl:
+    """One database for all tests: the application opens its engine when it is imported."""
+    return pgrouse_session_database
+
+
+@pytest.fixture(scope="module")
 def app(pgrouse_database: DatabaseUrl) -> Iterator[Any]:
     """The application, in the database of the tests."""
     with pytest.MonkeyPatch.context() as patch:

@@ -65,16 +65,65 @@ def test_the_examples_of_testing_run(run_page: RunPage) -> None:
     run_page(TESTING, 4)
 
 
+SHOP_TABLES = """
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "shop_order"
+    id: Mapped[int] = mapped_column(primary_key=True)
+"""
+TEST_OF_TABLES = """
+import psycopg
+
+
+def test_the_tables_of_the_application_are_there(pgrouse_database):
+    with psycopg.connect(pgrouse_database) as conn:
+        conn.execute("INSERT INTO shop_order VALUES (1)")
+"""
+
+
 @pytest.mark.long
-def test_the_test_with_fixtures_passes(database: Database, tmp_path: Path) -> None:
-    [block] = [block for block in TESTING.section("Fixtures for pytest").blocks if block.kind == "python"]
-    (tmp_path / "test_points.py").write_text(block.text)
-    command = [sys.executable, "-m", "pytest", "-q", *WITHOUT, "test_points.py"]
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_test_with_fixtures_passes(database: Database, tmp_path: Path, is_shared: bool) -> None:
+    blocks = [block.text for block in TESTING.section("Fixtures for pytest").blocks if block.kind == "python"]
+    test, conftest, shared = blocks
+    (tmp_path / "test_points.py").write_text(test)
+    (tmp_path / "test_tables.py").write_text(TEST_OF_TABLES)
+    (tmp_path / "conftest.py").write_text(conftest + ("\n\n" + shared if is_shared else ""))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "database.py").write_text(SHOP_TABLES)
+    command = [sys.executable, "-m", "pytest", "-q", *WITHOUT, "."]
     env = {**os.environ, "PGROUSE_TEST_DSN": database.dsn}
 
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+@pytest.mark.long
+def test_the_test_of_unittest_passes(database: Database, tmp_path: Path) -> None:
+    [block] = [block for block in TESTING.section("A database").blocks if block.kind == "python"]
+    test = """
+    def test_each_has_its_own(self):
+        with psycopg.connect(self.dsn) as conn:
+            conn.execute("INSERT INTO shop_order VALUES (1)")
+
+    test_each_has_its_own_too = test_each_has_its_own
+"""
+    (tmp_path / "test_orders.py").write_text(block.text + test)
+    env = {**os.environ, "PGROUSE_TEST_DSN": database.dsn}
+
+    command = [sys.executable, "-m", "unittest", "-v", "test_orders"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "Ran 2 tests" in done.stderr
 
 
 def test_every_name_of_pgrouse_testing_is_documented() -> None:

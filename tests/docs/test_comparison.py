@@ -12,7 +12,8 @@ COMPARED, SHOWN = (
 )
 # Each is argued in the section "What pgrouse does not have".
 MISSING = {
-    "dependency injection": "Dependency injection",
+    "dependency injection": "dependency injection",
+    "several arguments in a call": "Several arguments",
     "on PyPI": "A release on PyPI",
     "documentation": "documentation",
     "the name of the schema is yours": "A schema of another name",

@@ -7,6 +7,7 @@ from pgrouse.devdb.choice import DatabaseServer, find
 from pgrouse.devdb.container import Container
 from pgrouse.devdb.installation import Installation, embedded, local
 from pgrouse.devdb.server import FAST_UNSAFE_SETTINGS, PrivateServer
+from pgrouse.devdb.shared import shared
 
 __all__ = [
     "FAST_UNSAFE_SETTINGS",
@@ -17,4 +18,5 @@ __all__ = [
     "embedded",
     "find",
     "local",
+    "shared",
 ]

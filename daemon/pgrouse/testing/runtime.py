@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +12,34 @@ import psycopg
 from pgrouse.client.message import Message
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
+from pgrouse.publishing.drivers.driver import Driver, Row
+from pgrouse.publishing.statement import Statement
+
+
+class OtherConnection(Driver):
+    """A connection of a test that is not one of psycopg: handlers can publish on it, and do nothing else."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver, self.is_async = driver, driver.is_async
+
+    async def fetch_row(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        return await self.driver.fetch_row(statement)
+
+    def bulk(self) -> AbstractAsyncContextManager[Driver]:
+        """Begin a block that is done as a whole or not at all."""
+        return self.driver.bulk()
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(
+            "ctx.transaction() and ctx.step() use a connection of psycopg, and the connection of this test is of "
+            "another driver: no session but this one sees its transaction. Give drain() a connection of psycopg, or a "
+            "connection string; ctx.publish() and ctx.complete(connection) work here"
+        )
+
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+TestConnection = AnyConnection | OtherConnection
 
 
 class TestRuntime:
@@ -33,7 +59,7 @@ class TestRuntime:
     stopping = False
     encryption = NoEncryption()
 
-    def __init__(self, conn: AnyConnection | None, dsn: str | None = None, resources: Any = None) -> None:
+    def __init__(self, conn: TestConnection | None, dsn: str | None = None, resources: Any = None) -> None:
         self.conn, self.dsn, self.resources = conn, dsn, resources
         self.done: set[int] = set()
         self.completing: dict[int, Message] = {}
@@ -42,14 +68,14 @@ class TestRuntime:
     @property
     def pool(self) -> AsyncTestPool:
         """The pool of async handlers."""
-        if isinstance(self.conn, psycopg.AsyncConnection) or self.dsn is not None:
+        if is_async(self.conn) or self.dsn is not None:
             return AsyncTestPool(self.conn, self.dsn)
         raise RuntimeError(_missing_connection(self.conn, "an async handler", "psycopg.AsyncConnection"))
 
     @property
     def blocking_pool(self) -> BlockingTestPool:
         """The pool of handlers in threads."""
-        if isinstance(self.conn, psycopg.Connection) or self.dsn is not None:
+        if is_blocking(self.conn) or self.dsn is not None:
             return BlockingTestPool(self.conn, self.dsn)
         raise RuntimeError(_missing_connection(self.conn, "a sync handler", "psycopg.Connection"))
 
@@ -95,13 +121,13 @@ class BlockingTestPool:
     On the test's connection transactions are savepoints.
     """
 
-    def __init__(self, conn: AnyConnection | None, dsn: str | None) -> None:
+    def __init__(self, conn: Any, dsn: str | None) -> None:
         self._conn, self._dsn = conn, dsn
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Yield the connection."""
-        if isinstance(self._conn, psycopg.Connection):
+        if is_blocking(self._conn):
             yield self._conn
         else:
             with psycopg.connect(self._dsn or "", autocommit=True) as conn:
@@ -111,17 +137,27 @@ class BlockingTestPool:
 class AsyncTestPool:
     """The same, for async handlers."""
 
-    def __init__(self, conn: AnyConnection | None, dsn: str | None) -> None:
+    def __init__(self, conn: Any, dsn: str | None) -> None:
         self._conn, self._dsn = conn, dsn
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Yield the connection."""
-        if isinstance(self._conn, psycopg.AsyncConnection):
+        if is_async(self._conn):
             yield self._conn
         else:
             async with await psycopg.AsyncConnection.connect(self._dsn or "", autocommit=True) as conn:
                 yield conn
+
+
+def is_async(conn: object) -> bool:
+    """Whether calls on a connection of a test must be awaited."""
+    return isinstance(conn, psycopg.AsyncConnection) or (isinstance(conn, OtherConnection) and conn.is_async)
+
+
+def is_blocking(conn: object) -> bool:
+    """Whether calls on a connection of a test wait for their result."""
+    return isinstance(conn, psycopg.Connection) or (isinstance(conn, OtherConnection) and not conn.is_async)
 
 
 def _missing_connection(conn: object, handler: str, kind: str) -> str:

@@ -27,10 +27,9 @@ def run_tasks(*, limit: int = 1000) -> list[Attempt]:
     Raises:
         RuntimeError: there is more to do after `limit` attempts.
     """
-    connection = project.connection()
-    connection.ensure_connection()
     handlers = {topic: _in_this_thread(each) for topic, each in load(with_declared(project.load_config())).items()}
-    return drain(connection.connection, handlers, limit=limit)
+    attempts: list[Attempt] = drain(project.connection(), handlers, limit=limit)
+    return attempts
 
 
 def _in_this_thread(handler: Handler) -> Handler:

@@ -29,6 +29,7 @@ DRIVERS = {
     "django.ConnectionProxy": "django_driver:Django",
     "asyncpg.Connection": "asyncpg_driver:Asyncpg",
     "asyncpg.PoolConnectionProxy": "asyncpg_driver:Asyncpg",
+    "pgrouse.Driver": "driver:itself",
 }
 
 

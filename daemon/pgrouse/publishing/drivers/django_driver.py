@@ -32,12 +32,16 @@ class Django(Driver):
             row: Row | None = cursor.fetchone()
             return row
 
+    async def below(self) -> Driver:
+        """Return the driver of the connection of psycopg 3 below."""
+        await self.fetch_row(JOIN)  # connects, and begins the transaction of atomic()
+        return find_driver(self.conn.connection, self.schema) or self
+
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
-        await self.fetch_row(JOIN)  # connects, and begins the transaction of atomic()
-        below = find_driver(self.conn.connection, self.schema)
-        if below is not None:
+        below = await self.below()
+        if below is not self:
             with self.conn.wrap_database_errors:
                 async with below.bulk() as it:
                     yield it

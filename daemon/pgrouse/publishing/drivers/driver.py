@@ -33,6 +33,13 @@ class Driver:
         """Execute a statement, return its first row."""
         raise NotImplementedError
 
+    async def below(self) -> Driver:
+        """Return the driver of the library below SQLAlchemy or Django, in the same transaction.
+
+        It is this driver itself where there is none below, or an unknown one.
+        """
+        return self
+
     def bulk(self) -> AbstractAsyncContextManager[Driver]:
         """Begin a block that is done as a whole or not at all, within the caller's transaction.
 
@@ -47,3 +54,8 @@ class Driver:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
         """Return the result of a coroutine of this driver, or an awaitable of it."""
         return coroutine if self.is_async else run_sync(coroutine)
+
+
+def itself(driver: Driver) -> Driver:
+    """Return the driver of a connection that is one."""
+    return driver

@@ -40,12 +40,17 @@ class Sqlalchemy(Driver):
         sql, values = statement.with_colons(self.schema)
         return _row(self.conn.execute(_text(sql), values, execution_options=AT_ONCE).first())
 
+    async def below(self) -> Driver:
+        """Return the driver of the connection of psycopg below."""
+        await self.fetch_row(JOIN)  # SQLAlchemy must know that its transaction has begun
+        found = find_driver(self.conn.connection.driver_connection, self.schema)
+        return self if found is None or found.is_async else found
+
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
-        await self.fetch_row(JOIN)  # SQLAlchemy must know that its transaction has begun
-        below = find_driver(self.conn.connection.driver_connection, self.schema)
-        if below is not None and not below.is_async:
+        below = await self.below()
+        if below is not self:
             async with below.bulk() as it:
                 yield it
         else:
@@ -68,12 +73,16 @@ class AsyncSqlalchemy(Driver):
         sql, values = statement.with_colons(self.schema)
         return _row((await self.conn.execute(_text(sql), values, execution_options=AT_ONCE)).first())
 
+    async def below(self) -> Driver:
+        """Return the driver of the connection of psycopg or asyncpg below."""
+        await self.fetch_row(JOIN)
+        return find_driver((await self.conn.get_raw_connection()).driver_connection, self.schema) or self
+
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin a block that is done as a whole or not at all."""
-        await self.fetch_row(JOIN)
-        below = find_driver((await self.conn.get_raw_connection()).driver_connection, self.schema)
-        if below is not None:
+        below = await self.below()
+        if below is not self:
             async with below.bulk() as it:
                 yield it
         else:
@@ -92,6 +101,10 @@ class AsyncSqlalchemySession(Driver):
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         return await AsyncSqlalchemy(await self.session.connection(), self.schema).fetch_row(statement)
+
+    async def below(self) -> Driver:
+        """Return the driver of the connection of psycopg or asyncpg below."""
+        return await AsyncSqlalchemy(await self.session.connection(), self.schema).below()
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:

@@ -1,58 +1,33 @@
-"""Databases for tests."""
+"""An empty queue for each test."""
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import psycopg
 from psycopg import sql
 
-from pgrouse import devdb, search_path, session_settings
+from pgrouse import search_path
 from pgrouse.connection_schema import rendering
-from pgrouse.install import schema
-from pgrouse.testing.database_url import DatabaseUrl
 
 # The name of a test database, as frameworks usually choose it.
 OF_TESTS = re.compile(r"(^|[_-])(py)?tests?([_-]|\d|$)", re.IGNORECASE)
 # Tables that migrations fill.
 KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_threshold", "mutex")
+# Tables of what was configured, and of what runs: workers, waits, web servers.
+CONFIGURED_TABLES = ("alert_sink", "audit", "channel", "schedule", "schedule_run", "silence", "subscription", "token")
+RUNNING_TABLES = (
+    *("expected_result", "lease", "measure", "sleeper", "tick_cursor", "tick_mark", "waiter"),
+    *("web_request", "web_session", "worker", "worker_measure"),
+)
+# How often tables are locked again after a deadlock with a worker, or after a wait for one.
+TRIES = 20
 
 
-@contextmanager
-def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
-    """Create a database with the schema of pgrouse, yield its URL, and drop it at the end.
-
-    The URL is a str that psycopg and asyncpg connect with; SQLAlchemy reads `url.url("postgresql+asyncpg")`.
-
-    Args:
-        dsn: a server on which this role may create databases. Default: $PGROUSE_TEST_DSN, or a PostgreSQL of this
-            machine that is found as `pgrouse demo` finds one, started, and stopped at the end.
-
-    Raises:
-        DatabaseUnreachable: there is no server; the text says what to do.
-    """
-    server = devdb.find("testing", dsn or os.environ.get("PGROUSE_TEST_DSN"), database="postgres")
-    was_started = server.start()
-    name = f"pgrouse_test_{secrets.token_hex(6)}"
-    try:
-        _run(server.dsn(), sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        try:
-            with session_settings.set_up(psycopg.connect(server.dsn(name), autocommit=True)) as conn:
-                schema.migrate(conn)
-            yield DatabaseUrl.of(server.dsn(name))
-        finally:
-            _run(server.dsn(), sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-    finally:
-        if was_started:
-            server.stop()
-
-
-def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
+def clean(conn: psycopg.Connection, *, database: str | None = None, messages_only: bool = False) -> None:
     """Empty the queue between tests: messages, archive, policies, schedules and all counters.
 
     It is committed with the connection's transaction.
@@ -61,29 +36,53 @@ def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
         conn: a connection to a test database in which no worker runs.
         database: the name of the database, needed if `test` is not a part of the name, as it is in test_shop and
             shop_tests.
+        messages_only: leave policies, schedules, subscriptions, tokens and workers as they are. So workers may run: a
+            message that one of them is processing is gone as if it were cancelled.
 
     Raises:
         RuntimeError: it is another database, or a worker runs in it and would lose its policies and schedules; nothing
             was deleted.
     """
+    _check_name(conn, database)
+    if messages_only:
+        _clean_beside_workers(conn)
+        return
     with conn.transaction(), search_path.fixed(conn), rendering(conn):
-        _check_name(conn, database)
         # From here on no worker can start.
         conn.execute("LOCK TABLE messages.worker IN ACCESS EXCLUSIVE MODE")
         _check_no_worker(conn)
-        names = conn.execute(
-            """
-            SELECT c.relname FROM pg_class AS c
-            WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-              AND c.relname <> ALL (%s)
-            """,
-            [list(KEPT_TABLES)],
-        ).fetchall()
-        tables = sql.SQL(", ").join(sql.Identifier("messages", name) for (name,) in names)
         # Delete this first: the deletion is audited.
         conn.execute("DELETE FROM messages.topic WHERE topic <> '*'")
-        conn.execute(sql.SQL("TRUNCATE {}").format(tables))
+        _truncate(conn, KEPT_TABLES)
         conn.execute("DELETE FROM messages.mutex WHERE name <> ''")
+
+
+def _clean_beside_workers(conn: psycopg.Connection) -> None:
+    """Remove the messages, in a savepoint that is repeated where a worker holds a table."""
+    for left in reversed(range(TRIES)):
+        try:
+            with conn.transaction(), search_path.fixed(conn), rendering(conn):
+                conn.execute("SET LOCAL lock_timeout = '1s'")
+                _truncate(conn, (*KEPT_TABLES, *CONFIGURED_TABLES, *RUNNING_TABLES))
+        except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
+            if not left:
+                raise
+        else:
+            return
+
+
+def _truncate(conn: psycopg.Connection, kept: Sequence[str]) -> None:
+    names = conn.execute(
+        """
+        SELECT c.relname FROM pg_class AS c
+        WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+          AND c.relname <> ALL (%s)
+        ORDER BY c.relname
+        """,
+        [list(kept)],
+    ).fetchall()
+    tables = sql.SQL(", ").join(sql.Identifier("messages", name) for (name,) in names)
+    conn.execute(sql.SQL("TRUNCATE {}").format(tables))
 
 
 def _check_name(conn: psycopg.Connection, database: str | None) -> None:
@@ -105,8 +104,7 @@ def _check_no_worker(conn: psycopg.Connection) -> None:
             f"clean() deletes the policies and schedules of workers, and in the database {conn.info.dbname} "
             f"run {', '.join(alive)}: "
             "stop them before, as the fixture pgrouse_worker does at the end of its test, "
-            "and give them a database of their own if they "
-            "live longer than a test"
+            "or empty the rest: clean(conn, messages_only=True)"
         )
 
 
@@ -121,8 +119,3 @@ def _is_dead(host: str, pid: int, kind: str) -> bool:
     except PermissionError:
         return False
     return False
-
-
-def _run(dsn: str, statement: sql.Composed) -> None:
-    with session_settings.set_up(psycopg.connect(dsn, autocommit=True)) as conn:
-        conn.execute(statement)
