@@ -15,10 +15,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import psycopg
+from bench import usage
 
 from pgrouse import devdb, publish, testing
+from pgrouse.devdb import postmaster
 
-TESTS = 30
+TESTS = 20
 # The server of this program alone: it is removed before the first start.
 NAME = "testing-measured"
 Test = Callable[[], object]
@@ -109,44 +111,54 @@ PEERS: list[Callable[[], Awaitable[None]]] = [procrastinate, pgqueuer, taskiq]
 
 
 def main() -> None:
-    """Print how long each takes: a start once, a test as the median and the fastest of many."""
+    """Print how long each takes, and its processor time: a start once, a test as the median and the mean of many."""
     module = sys.modules["pgrouse.testing.template"]
     module.NAME = NAME  # type: ignore[attr-defined]
     settings = module.SETTINGS  # type: ignore[attr-defined]
     server = devdb.find(NAME, database="postgres", settings=settings, in_memory=True)
+    assert isinstance(server, devdb.PrivateServer)
     server.remove()
     for what in ("the first start on a machine", "a later start"):
         with ExitStack() as stack:
-            began = time.perf_counter()
+            began, used = time.perf_counter(), cpu_s(server)
             template = stack.enter_context(testing.template())
-            print(f"{what}, with a template: {time.perf_counter() - began:.2f} s", flush=True)
+            taken, used = time.perf_counter() - began, cpu_s(server) - used
+            print(f"{what}, with a template: {taken:.2f} s, {used:.2f} s of a processor", flush=True)
             if what == "a later start":
-                measure(template)
+                measure(server, template)
     server.remove()
 
 
-def measure(template: testing.DatabaseTemplate) -> None:
+def measure(server: devdb.PrivateServer, template: testing.DatabaseTemplate) -> None:
     """Print the tests."""
-    show("a test in a database of its own", lambda: in_own_database(template))
+    show(server, "a test in a database of its own", lambda: in_own_database(template))
     with template.copy() as dsn, psycopg.connect(dsn) as conn:
-        show("a test that is rolled back", lambda: rolled_back(conn))
-    show("a handler without a database", perform)
+        show(server, "a test that is rolled back", lambda: rolled_back(conn))
+    show(server, "a handler without a database", perform)
     for peer in PEERS:
         try:
-            show(str(peer.__doc__).rstrip("."), lambda peer=peer: asyncio.run(peer()))  # type: ignore[misc]
+            show(server, str(peer.__doc__).rstrip("."), lambda peer=peer: asyncio.run(peer()))  # type: ignore[misc]
         except ImportError:
             print(f"{peer.__name__} is not installed")
 
 
-def show(what: str, test: Test) -> None:
+def show(server: devdb.PrivateServer, what: str, test: Test) -> None:
     """Run a test many times, after a first time that imports modules."""
     test()
     taken = []
+    used = cpu_s(server)
     for _ in range(TESTS):
         began = time.perf_counter()
         test()
         taken.append((time.perf_counter() - began) * 1000)
-    print(f"{what}: {statistics.median(taken):.1f} ms, the fastest {min(taken):.1f} ms", flush=True)
+    used = (cpu_s(server) - used) / TESTS * 1000
+    print(f"{what}: {statistics.median(taken):.1f} ms, {used:.1f} ms of a processor", flush=True)
+
+
+def cpu_s(server: devdb.PrivateServer) -> float:
+    """Return the processor time of this process, of the programs that it ran, and of the server."""
+    found = postmaster.pid(server.data)
+    return time.process_time() + usage.children_cpu_s() + (usage.family_cpu_s(found) if found else 0)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class DatabaseTemplate:
 
     @contextmanager
     def copy(self) -> Iterator[DatabaseUrl]:
-        """Create a database like this one, yield its URL, and drop it at the end, whoever is connected to it."""
+        """Create a database like this one, yield its URL, and drop it at the end, with the sessions in it."""
         with _new_database(self._server, self._name) as (_, url):
             yield url
 
