@@ -13,13 +13,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from pgrouse import testing
 from pgrouse.testing import Attempt
+from tests.docs.address import address
 from tests.docs.conftest import RunPage
 from tests.docs.environment import fresh_environment
 from tests.docs.page import Page
@@ -52,13 +51,6 @@ def test_a_reader_who_types_the_page_sees_what_it_shows(
 
     assert len(blocks) > 8
     assert done == [(block.line, steady(block.text, VARIES)) for block in blocks]
-
-
-def address(dsn: str) -> str:
-    """Return a connection string as an address whose host may be a folder."""
-    parts = conninfo_to_dict(dsn)
-    others = {name: parts[name] for name in ("user", "host", "port", "password") if name in parts}
-    return f"postgresql:///{parts['dbname']}?{urlencode(others)}"
 
 
 def test_the_examples_of_testing_run(run_page: RunPage) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -29,13 +32,14 @@ from pgrouse.config import config
 from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.testing import at, drain
 from tests.daemon.receiver import reserved
+from tests.docs.address import address
 from tests.docs.environment import fresh_environment
 from tests.docs.page import Block, Page
 from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
 PAGE = Page("docs/guides.md")
-FAN_OUT, CRM, TAKE, SEND, MORNING, HOURS, ERASE = (
+FAN_OUT, CRM, TAKE, SEND, MORNING, HOURS, ERASE, ARGUMENTS, DEPENDS, ALEMBIC, CI, DEVELOP = (
     "Fan out, and join",
     "Call an API that limits its callers",
     "Take webhooks of others",
@@ -43,6 +47,11 @@ FAN_OUT, CRM, TAKE, SEND, MORNING, HOURS, ERASE = (
     "Do something every morning",
     "Work for hours",
     "Erase what belongs to a person",
+    "Several arguments",
+    "FastAPI's Depends and handlers",
+    "Migrate with Alembic",
+    "Migrations in CI and in a deployment",
+    "Develop with one command",
 )
 # Ports, which the page chooses and the tests may not, and the width of columns.
 VARIES = ((r"127\.0\.0\.1:\d+", "HOST"), (r"-{3,}", "-"), (r" +", " "))
@@ -151,6 +160,80 @@ def test_a_reader_who_types_the_guide_sees_what_it_shows(
 
     assert len(blocks) > 2
     assert done == [(block.line, steady(block.text, VARIES)) for block in blocks]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("title", [ARGUMENTS, DEPENDS, CI])
+def test_a_reader_who_types_the_recipe_sees_what_it_shows(
+    title: str, database: Database, tmp_path: Path, other: OtherServer, eventually: Callable[..., Any]
+) -> None:
+    if title == DEPENDS and shutil.which("curl") is None:
+        pytest.skip("curl is missing: `apt-get install curl`")
+
+    assert _follow(title, database, tmp_path, other, eventually) > 2
+
+
+@pytest.mark.long
+def test_alembic_migrates_both_schemas_in_one_transaction(
+    empty_database: Database, tmp_path: Path, other: OtherServer, eventually: Callable[..., Any]
+) -> None:
+    assert _follow(ALEMBIC, empty_database, tmp_path, other, eventually) > 2
+
+    conn = empty_database.connect()
+    assert conn.execute("SELECT count(*) FROM orders, messages.message").fetchone() == (0,)
+
+
+def _follow(title: str, database: Database, folder: Path, other: OtherServer, eventually: Callable[..., Any]) -> int:
+    """Let a reader type a guide, with the packages of the tests; return how many blocks it has, if it is right."""
+    blocks = [_at_free_ports(block, other) for block in PAGE.section(title).blocks if " " in block.kind]
+    reader = Reader(folder, database, eventually)
+    reader.env["DATABASE_URL"] = address(database.dsn)
+    try:
+        done = [(block.line, steady(reader.follow(block), VARIES)) for block in blocks]
+    finally:
+        reader.stop()
+    assert done == [(block.line, steady(block.text, VARIES)) for block in blocks]
+    return len(blocks)
+
+
+@pytest.mark.long
+def test_one_command_serves_for_development_until_ctrl_c(
+    database: Database, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    for title in (CI, DEVELOP):
+        for block in files(title):
+            if block.kind.endswith(".py"):
+                (tmp_path / block.kind.split()[1]).write_text(block.text + "\n")
+    url = f"http://127.0.0.1:{_free_port()}"
+    env = {
+        **os.environ,
+        "PGROUSE_TEST_DSN": database.dsn,
+        "PGROUSE_WEB__LISTEN": url.removeprefix("http://"),
+        "PYTHONPATH": str(tmp_path),
+    }
+    log = tmp_path / "dev.log"
+    with log.open("wb") as output:
+        command = [sys.executable, "dev.py"]
+        running = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=output, stderr=output, start_new_session=True)
+    try:
+        eventually(lambda: "export PGROUSE_DSN" in log.read_text() and _is_alive(url))
+        [dsn] = re.findall("export PGROUSE_DSN='(.*)'", log.read_text())
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            eventually(lambda: conn.execute("SELECT FROM messages.worker").fetchone() is not None)
+    finally:
+        os.killpg(running.pid, signal.SIGINT)
+        ended = running.wait(60)
+
+    assert ended == 0, log.read_text()
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(dsn)
+
+
+def _is_alive(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/livez").is_success
+    except httpx.TransportError:
+        return False
 
 
 def test_the_server_that_says_yes_answers_what_the_guides_send(tmp_path: Path, eventually: Callable[..., Any]) -> None:

@@ -151,6 +151,7 @@ async def price():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [
@@ -198,6 +199,7 @@ def wait(message_id):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_opened_in_each", [True, False])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_celerys_prefork_pool_opens_it_in_each_process(
