@@ -33,9 +33,9 @@ def pgrouse_template() -> Iterator[DatabaseTemplate]:
 
     It is on the server of $PGROUSE_TEST_DSN, or on one of this machine (see `pgrouse.testing.template`).
     """
-    from pgrouse.testing import template  # noqa: PLC0415 - slow to import: most tests need none of it
+    from pgrouse import testing  # noqa: PLC0415 - slow to import: most tests need none of it
 
-    with template() as made:
+    with testing.template() as made:
         yield made
 
 
@@ -111,7 +111,7 @@ def _emptied_queue(pgrouse_database: DatabaseUrl, request: pytest.FixtureRequest
         return
     import psycopg  # noqa: PLC0415 - slow to import: most tests need none of it
 
-    from pgrouse.testing import clean  # noqa: PLC0415 - slow to import: most tests need none of it
+    from pgrouse import testing  # noqa: PLC0415 - slow to import: most tests need none of it
 
     with psycopg.connect(pgrouse_database, autocommit=True) as conn:
-        clean(conn, messages_only=True)
+        testing.clean(conn, messages_only=True)

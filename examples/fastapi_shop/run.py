@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pgrouse import migrate, testing
 
 
 @contextmanager
-def database() -> Iterator[testing.DatabaseUrl]:
+def database() -> Generator[testing.DatabaseUrl]:
     """Use the database of $DATABASE_URL, else a new one that is dropped at the end."""
     if given := os.environ.get("DATABASE_URL"):
         migrate(given)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def app(pgrouse_database: DatabaseUrl) -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def opened(app: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def opened(app: Any) -> AsyncGenerator[httpx.AsyncClient]:
     """A client of the running application."""
     transport = httpx.ASGITransport(app)
     async with (

@@ -5,11 +5,9 @@ An ignore that is not needed is an error: each of them is a mistake that is dete
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any, assert_type
 
 import psycopg
-from asyncpg import Connection as AsyncpgConnection
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
@@ -30,10 +28,9 @@ def blocking(conn: psycopg.Connection[Any], session: Session) -> None:
     drain(conn, {"charge": charge}, limits=10)  # type: ignore[call-overload]
 
 
-async def awaited(conn: psycopg.AsyncConnection[Any], session: AsyncSession, asyncpg: AsyncpgConnection[Any]) -> None:
-    assert_type(drain(conn, {"charge": charge}), Coroutine[Any, Any, list[Attempt]])
+async def awaited(conn: psycopg.AsyncConnection[Any], session: AsyncSession) -> None:
+    assert_type(await drain(conn, {"charge": charge}), list[Attempt])
     assert_type(await drain(session, {"charge": charge}, resources=7), list[Attempt])
-    assert_type(await drain(asyncpg, {"charge": charge}), list[Attempt])
     drain(session, {"charge": charge})  # type: ignore[unused-coroutine]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ STAFF_KEY = os.environ.get("SHOP_STAFF_KEY") or secrets.token_urlsafe()
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
     async with Worker(CONFIG) as worker:

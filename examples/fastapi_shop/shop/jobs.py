@@ -17,5 +17,5 @@ async def order_created(message: OrderCreated) -> dict[str, int]:
         order = await session.get(Order, message.order_id)
         if order is None:
             raise Reject(f"there is no order {message.order_id}")
-        order.points = order.cents // 100
-        return {"points": order.points}
+        order.points = points = order.cents // 100
+        return {"points": points}
