@@ -47,8 +47,8 @@ def _no_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment names the schema."""
+def by_environment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment names the schema: `shell` has cleared it before."""
     monkeypatch.setenv(schema_name.VARIABLE, QUEUE)
 
 
@@ -278,7 +278,7 @@ def test_a_name_that_cannot_be_is_an_error_of_the_configuration(shell: Shell, mo
 
     ended = shell("config", "check")
 
-    assert ended.code == 2
+    assert ended.code == 78
     assert "database.schema" in ended.err
     assert """may not contain "'\"""" in ended.err
 
