@@ -40,6 +40,7 @@ NOT_BOUND = {
         "unpack_histogram",
         "now",
         "silenced_until",
+        "alert_severity",
         "is_paused",
     },
     "called by pg_cron": {

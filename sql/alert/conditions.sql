@@ -1,9 +1,9 @@
 -- Returns what is wrong now, as far as SQL can see it: [alerts](alerts.md#what-is-reported) lists kinds and thresholds.
 --
 -- One cause is reported once: while no worker is alive (`workers_down`), no topic is reported as `no_worker`; and a
--- topic that is, not also as `backlog`. `no_worker` uses the rule of `messages.unhandled_topics`, and has the same limit.
--- To see the transactions of other users, its owner needs `pg_read_all_stats`, which `pgrouse migrate` grants if it has
--- the right to; without it, `snapshot_held` sees only those of its own user.
+-- topic that is, not also as `backlog`. `no_worker` uses the rule of `messages.unhandled_topics`, and has the same
+-- limit. To see the transactions of other users, its owner needs `pg_read_all_stats`, which `pgrouse migrate` grants if
+-- it has the right to; without it, `snapshot_held` sees only those of its own user.
 --
 -- Result: one row per kind and topic; `topic` NULL = the condition is not about a topic. `since`: when the condition
 -- began; if that time is unknown, when `update_conditions` first saw it. `what` and `fix` are texts for people.

@@ -1,6 +1,7 @@
--- Evaluates the `messages.conditions`, stores them with the number of their messages in `messages.condition`, and raises
--- one alert when a condition begins and one when it ends, as rows of `messages.alert`. A listener counts as degraded when it has been degraded for `listener_for`; a breaker raises its
--- own alerts. A call checks what waits in at most `p_limit` topics; the next call continues behind them.
+-- Evaluates the `messages.conditions`, stores them with the number of their messages in `messages.condition`, and
+-- raises one alert when a condition begins and one when it ends, as rows of `messages.alert`. A listener counts as
+-- degraded when it has been degraded for `listener_for`; a breaker raises its own alerts. A call checks what waits in
+-- at most `p_limit` topics; the next call continues behind them.
 --
 -- Result: how many began or ended.
 -- Errors: none.
@@ -73,8 +74,8 @@ BEGIN
 END
 $$;
 
--- Count the messages of topics, as messages.stats does: those that are ready, and those that died within an hour and were
--- not redriven.
+-- Count the messages of topics, as messages.stats does: those that are ready, and those that died within an hour and
+-- were not redriven.
 -- Called by: update_conditions. p_topics: their names; * = all. Locks: nothing.
 -- Result: a row for each topic, and one with an empty name for all of them together. No row for NULL.
 CREATE OR REPLACE FUNCTION messages.count_conditions(p_topics text[])
@@ -92,7 +93,8 @@ BEGIN
   CROSS JOIN LATERAL (
     SELECT sum(c.count - c.redriven) AS count
     FROM messages.dead_count AS c
-    WHERE c.topic = s.topic COLLATE "C" AND c.died_at >= date_bin('10 minutes', messages.now() - interval '1 hour', 'epoch')
+    WHERE c.topic = s.topic COLLATE "C"
+      AND c.died_at >= date_bin('10 minutes', messages.now() - interval '1 hour', 'epoch')
   ) AS d
   GROUP BY GROUPING SETS ((s.topic), ());
 END

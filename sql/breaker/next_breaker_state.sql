@@ -1,9 +1,10 @@
 -- Compute the next state of a breaker after some attempts ended: all of its transitions.
 -- Called by: update_breaker. Locks: nothing.
 -- closed: counts within a window, and opens once min_attempts have ended in it and failure_rate of them failed. open:
--- until probe_at, results of earlier attempts are ignored; from then on a failure keeps it open for another pause, and a
--- success without a failure closes it. changed_at is when it opened or closed: a probe that fails does not change it. Policy: {"failure_rate": 0.5, "min_attempts": 20, "window": "1m", "pause":
--- "30s", "probes": 1}; missing keys have the values shown.
+-- until probe_at, results of earlier attempts are ignored; from then on a failure keeps it open for another pause, and
+-- a success without a failure closes it. changed_at is when it opened or closed: a probe that fails does not change it.
+-- Policy: {"failure_rate": 0.5, "min_attempts": 20, "window": "1m", "pause": "30s", "probes": 1}; missing keys have the
+-- values shown.
 CREATE OR REPLACE FUNCTION messages.next_breaker_state(
   p_breaker messages.breaker, p_policy jsonb, p_succeeded bigint, p_failed bigint, p_now timestamptz
 )

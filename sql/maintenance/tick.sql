@@ -5,8 +5,8 @@
 -- ticks by other callers are never recorded.
 --
 -- Arguments: `p_caller`: `cron`, `daemon`, `web` or `hand`. `p_limit`: the maximum number of locks that expire in one
--- call. `p_unless_within`: do nothing if this caller's last tick is more recent than this; daemons and web servers count
--- as one caller.
+-- call. `p_unless_within`: do nothing if this caller's last tick is more recent than this; daemons and web servers
+-- count as one caller.
 -- Result: what each task did; -1 = the task failed and changed nothing, the reason is in a WARNING, and the next tick
 -- tries again. No rows = another tick is running, or has just run.
 -- Errors: 22023 for another caller.

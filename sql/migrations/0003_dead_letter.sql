@@ -32,8 +32,9 @@ CREATE INDEX redrive_log_time ON messages.redrive_log (redriven_at);
 
 -- The number of messages that ever died, by topic and result, and how many of them were redriven: counters that only
 -- rise, whatever becomes of the messages and of their alerts. Transactions that archive or redrive dead messages only
--- add rows, so that none waits for another; the tick folds the rows (messages.merge_dead_counts). The counts are the sums
--- of the rows. died_at: the beginning of the ten minutes in which they died; NULL = more than a day ago, in one row.
+-- add rows, so that none waits for another; the tick folds the rows (messages.merge_dead_counts). The counts are the
+-- sums of the rows. died_at: the beginning of the ten minutes in which they died; NULL = more than a day ago, in one
+-- row.
 CREATE TABLE messages.dead_count (
   topic    text        COLLATE "C" NOT NULL,
   result   text        NOT NULL,

@@ -12,9 +12,9 @@
 -- exact too.
 --
 -- `running` is exact, and so is `dead_last_day`, whatever the number: it rises with each message that dies, and falls
--- with each that is redriven. It is the sum of `messages.dead_count` since the beginning of the ten minutes in which the
--- last day began. Messages that were erased or purged since are included. `handled`: a worker handles the topic, by the rule of
--- `messages.unhandled_topics`.
+-- with each that is redriven. It is the sum of `messages.dead_count` since the beginning of the ten minutes in which
+-- the last day began. Messages that were erased or purged since are included. `handled`: a worker handles the topic, by
+-- the rule of `messages.unhandled_topics`.
 -- Errors: none.
 -- Locks: none.
 -- Called by: `pgrouse stats`, `pgrouse top`, the web, the metrics, all with the default of `p_bound`.

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from pgrouse import runbooks
+from pgrouse.alerts.notice import KINDS as CONDITIONS
 from pgrouse.cli.root import root
 from pgrouse.config.alerts import AlertKind
 from pgrouse.doctor import CODES
@@ -69,6 +70,41 @@ def test_every_named_rule_exists_and_all_are_named() -> None:
 def test_every_kind_of_alert_has_its_runbook() -> None:
     assert documented("alert") == set(get_args(AlertKind))
     assert None not in map(runbooks.path, get_args(AlertKind))
+
+
+def test_every_condition_has_a_rule_of_the_same_severity_in_its_runbook(db: psycopg.Connection[Any]) -> None:
+    severities = {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
+    conditions = {*CONDITIONS, "dead_message"}
+    of_section: dict[str, set[str]] = {}
+    for name, severity in severities.items():
+        of_section.setdefault(str(runbooks.path(name)), set()).add(severity)
+    said = {kind: db.execute("SELECT messages.alert_severity(%s)", [kind]).fetchone() for kind in conditions}
+
+    assert conditions | {"failed", "rejected", "lock_expired", "expired"} == set(get_args(AlertKind))
+    assert {kind for kind in conditions if said[kind][0] not in of_section[str(runbooks.path(kind))]} == set()
+
+
+def test_the_kinds_that_page_are_those_that_the_page_of_alerts_names(db: psycopg.Connection[Any]) -> None:
+    (row,) = re.findall(r"\| severity \| `page`: [^(]*\(([^)]*)\)", Page("docs/reference/alerts.md").text)
+    pages_somebody = {
+        kind
+        for kind in get_args(AlertKind)
+        if db.execute("SELECT messages.alert_severity(%s)", [kind]).fetchone() == ("page",)
+    }
+
+    assert set(re.findall(r"`(\w+)`", row)) == pages_somebody
+
+
+def test_each_condition_in_an_expression_of_a_rule_exists_and_has_its_severity(db: psycopg.Connection[Any]) -> None:
+    used = {
+        (kind, rule["labels"]["severity"])
+        for rule in rules()
+        for kind in re.findall(r'pgrouse_condition\{kind="(\w+)"\}\) (?:== 1|> 0)\n?$', rule["expr"].strip())
+    }
+
+    assert {kind for kind, _ in used} >= {"workers_down", "breaker", "dead_rate"}
+    assert used == {(kind, db.execute("SELECT messages.alert_severity(%s)", [kind]).fetchone()[0]) for kind, _ in used}
+    assert {kind for kind, _ in used} <= set(CONDITIONS)
 
 
 def test_every_code_of_the_doctor_has_its_runbook() -> None:
