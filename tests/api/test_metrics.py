@@ -77,9 +77,10 @@ def test_the_series_are_bounded_and_those_of_counted_topics_come_first(http: htt
         f"INSERT INTO messages.dead_count (topic, result, count) SELECT f, 'failed', 9 FROM ({flood}) AS t (f)".encode()
     )
     queue.conn.execute(
-        f"INSERT INTO messages.condition SELECT 'no_worker', f, now(), '', '' FROM ({flood}) AS t (f)".encode()
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
+        f"SELECT 'backlog', f, now(), '', '' FROM ({flood}) AS t (f)".encode()
     )
-    queue.conn.execute("INSERT INTO messages.condition VALUES ('cron_late', '', now(), '', '')")
+    queue.conn.execute("INSERT INTO messages.condition (kind, since, what, fix) VALUES ('cron_late', now(), '', '')")
 
     exported = values(http.get("/metrics").text)
 
@@ -137,7 +138,7 @@ def test_a_long_snapshot_and_a_violated_condition_are_reported(
         exported = values(http.get("/metrics").text)
 
     assert exported["pgrouse_oldest_snapshot_seconds"] > 0
-    assert exported["pgrouse_condition,backlog,slow"] == 1
+    assert exported["pgrouse_condition,backlog,page,slow"] == 1
 
 
 def test_the_metrics_match_the_catalogue_and_prometheus_accepts_them(http: httpx.Client) -> None:

@@ -131,6 +131,7 @@ def test_the_list_of_sinks_shows_which_fails_and_why(pgrouse: Shell, queue: Queu
 
 
 def test_the_conditions_that_are_violated_are_shown_with_exit_code_1(pgrouse: Shell, queue: Queue) -> None:
+    queue.call("register_worker", "elsewhere", "host", 7, "1.0", ["elsewhere"], 1)
     assert pgrouse("alert", "conditions").code == 0
     queue.publish(wait="-6 minutes")
 

@@ -260,9 +260,9 @@ def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, q
         for row in page.locator("#list tbody tr").all()
     }
     assert badges == {
-        "mail": [("breaker open", "warn")],
+        "mail": [("breaker open", "bad")],
         "orphan": [("no worker", "bad")],
-        "payments": [("many dead", "warn")],
+        "payments": [("many dead", "bad")],
         "reports": [("paused", "info")],
         "well": [("on", "good")],
     }

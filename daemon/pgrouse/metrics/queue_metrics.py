@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.export import list_exports
-from pgrouse.client.calls.monitoring.alert import open_conditions
+from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
 from pgrouse.client.calls.monitoring.doctor import snapshot_age
 from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import TopicStats, stats
@@ -56,7 +56,7 @@ async def read_queue_metrics(conn: AsyncConnection[Any], topics: Sequence[str] =
     died = await run_async(conn, dead_counts(topics, counted, MAX_SERIES))
     states = await run_async(conn, topic_state(counted))
     policies = await run_async(conn, find_policies(counted, ["notify"]))
-    conditions = await run_async(conn, open_conditions(topics, MAX_SERIES))
+    conditions = await _conditions(conn, topics)
     (workers,), waiting = await run_async(conn, count_workers()), await run_async(conn, undelivered())
     ticks, snapshot_s = await run_async(conn, tick_ages()), await run_async(conn, snapshot_age())
     exports_held = sum(each.held_since is not None for each in await run_async(conn, list_exports()))
@@ -78,6 +78,13 @@ async def read_queue_metrics(conn: AsyncConnection[Any], topics: Sequence[str] =
     ]
     # A value that cannot be read is left out, not 0.
     return metrics if snapshot_s is None else [*metrics, single(c.SNAPSHOT_AGE, snapshot_s)]
+
+
+async def _conditions(conn: AsyncConnection[Any], topics: Sequence[str]) -> list[OpenCondition]:
+    """Read what is wrong: those that are about no topic first, however many topics have some."""
+    of_no_topic = await run_async(conn, open_conditions([], MAX_SERIES))
+    found = await run_async(conn, open_conditions(topics, MAX_SERIES))
+    return [*of_no_topic, *(each for each in found if each.topic is not None)][:MAX_SERIES]
 
 
 def database_down() -> list[Metric]:
