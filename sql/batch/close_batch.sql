@@ -24,7 +24,7 @@ BEGIN
     RETURN false;
   END IF;
   UPDATE messages.batch AS b SET closed_at = messages.now() WHERE b.id = p_id;
-  -- Who counts an end has the shard, in which it then finds this, or which it releases to this with its end in it.
+  -- An end that is being counted holds its shard: this waits for it, and sees it; a later one finds is_closed there.
   PERFORM FROM messages.batch_shard AS s WHERE s.batch_id = p_id ORDER BY s.shard FOR NO KEY UPDATE;
   UPDATE messages.batch_shard AS s SET is_closed = true WHERE s.batch_id = p_id;
   PERFORM messages.finish_batch(p_id);

@@ -20,7 +20,8 @@ CREATE INDEX batch_unfinished ON messages.batch (created_at) WHERE finished_at I
 
 -- The counts of a batch, in up to 64 rows, so that few messages that end at once need the same row: 64 ids in a row
 -- belong to one shard (messages.batch_shard_of), then the next one has its turn. A message counts in its shard from its
--- publish on, as what it became. is_closed is that of the batch: who brings live to 0 has the row, and not the batch.
+-- publish on, as what it became. is_closed is that of the batch: a session
+-- that brings live to 0 has the row, and need not lock the batch.
 CREATE TABLE messages.batch_shard (
   batch_id       bigint   NOT NULL,
   shard          smallint NOT NULL,
@@ -61,7 +62,7 @@ CREATE TABLE messages.batch_callback (
   event      text     NOT NULL CHECK (event IN ('finish', 'failure', 'success')),
   topic      messages.topic_name NOT NULL,
   due_at     timestamptz,
-  -- Of a failure: the message that died first.
+  -- The message that died first, of a failure.
   dead_id    bigint,
   message_id bigint,
   error      text,

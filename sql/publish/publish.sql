@@ -39,9 +39,9 @@
 -- `p_debounce`, `replace` and `append`. In a topic with subscribers, and if the archive does not have the message
 -- (`archive_success`), the time counts from the publish.
 --
--- `p_timeout`, `p_backoff` and `p_retention` are for this message what the settings of the same names are for its topic,
--- and take precedence over them. A redrive, a replay, a copy for a subscriber and a dead letter have them too. A message
--- that is replaced, or appended to, keeps its own.
+-- `p_timeout`, `p_backoff` and `p_retention` are for this message what the settings of the same names are for its
+-- topic, and take precedence over them. A redrive, a replay, a copy for a subscriber and a dead letter have them too. A
+-- message that is replaced, or appended to, keeps its own.
 --
 -- With `p_batch_id`, the message counts in that batch (`messages.create_batch`) if the outcome is `inserted`; a message
 -- that waits with the key stays where it counts. Copies for subscribers count there too.
@@ -58,9 +58,9 @@
 -- Errors: those of [an INSERT](#publishing), 23505 only with `error`; a message that is ignored is refused too if its
 -- topic accepts no publishes or it is too large. 22023 for an invalid argument, and for `append` to a message with a
 -- body; PGR08 if `p_after` has an id of which there is no message, live or archived.
--- Locks: the message that it changes, the row of `messages.throttled_key` of a key that it throttles, the batch in SHARE
--- mode, and whatever an INSERT locks. Concurrent calls with one key wait for each other, and a call waits for a claim or
--- a cancel that has not committed.
+-- Locks: the message that it changes, the row of `messages.throttled_key` of a key that it throttles, the batch, which
+-- others may publish into, and whatever an INSERT locks. Concurrent calls with one key wait for each other, and a call
+-- waits for a claim or a cancel that has not committed.
 -- Called by: publishers.
 CREATE OR REPLACE FUNCTION messages.publish(
   p_topic        text,

@@ -23,7 +23,7 @@ from pgrouse.web.v1.batch import read_visible
 router = APIRouter()
 
 MAX_ROWS = 200
-# Of each request; what is left is done by the next.
+# A request acts on this many messages; what is left is done by the next.
 PAGE = 10_000
 STATE_KINDS = {"open": "info", "closed": "info", "cancelled": "warn", "finished": "good"}
 Reason = Annotated[str, Form(max_length=500)]
