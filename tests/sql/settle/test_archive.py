@@ -21,6 +21,10 @@ terminal = pytest.mark.parametrize("settle", TERMINAL)
 
 CARRIED_OVER = [
     "id",
+    "timeout",
+    "backoff",
+    "retention",
+    "batch_id",
     "topic",
     "channel",
     "key",
