@@ -28,6 +28,7 @@ SLOW = {
     "pgrouse.terminal.rich_table",
     "pgrouse.client.connection.database",
     "pgrouse.config.config",
+    "pgrouse.config.own_policy",
     "pgrouse.log",
     "structlog",
     "pgrouse.testing",

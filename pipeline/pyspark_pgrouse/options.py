@@ -155,7 +155,7 @@ def configured_dsn() -> str | None:
 
 
 def _configured() -> DatabaseSettings:
-    from pgrouse.config.config import load  # noqa: PLC0415 - slow to import, and executors need none of it
+    from pgrouse.config.config import load  # noqa: PLC0415 - slow to import: executors need none of it
 
     return load().database
 

@@ -8,10 +8,10 @@
 --
 -- If several rows have the same key, those with `on_conflict` error and ignore come first: the first of them is
 -- published. Those with replace and append come after them, as one message: it has the channel, the priority,
--- `available_at`, `max_attempts`, `timeout`, `backoff` and `retention` of the first of them, the content of the last one with replace, what is appended
--- after that one, and the expiry of the last. Rows with replace and append are published key by key, and so are rows
--- with keys in topics that have a `key_ttl`, subscribers, or both `max_depth` and `on_full = 'drop'`; all others go in
--- one statement. The time grows with the number of rows, with every `on_conflict`.
+-- `available_at`, `max_attempts`, `timeout`, `backoff` and `retention` of the first of them, the content of the last
+-- one with replace, what is appended after that one, and the expiry of the last. Rows with replace and append are
+-- published key by key, and so are rows with keys in topics that have a `key_ttl`, subscribers, or both `max_depth` and
+-- `on_full = 'drop'`; all others go in one statement. The time grows with the number of rows, with every `on_conflict`.
 --
 -- Result: how many rows were `published`, `ignored` (a waiting message has their key, or a message holds it), `dropped`
 -- (their topic is full and drops), `rejected`; `is_repeat`: the job was published before, and these are the counts from

@@ -1,9 +1,9 @@
 -- Reacts to messages that died: adds their number to `messages.dead_count`, creates one row of `messages.alert` and one
 -- notification of `dead_message` per topic, result and fingerprint. With `dead_letter` it creates a live copy of each
--- in `<topic>.dlq`, with the same channel, priority, contents, headers, state, `timeout`, `backoff` and `retention`, no key, `max_attempts` 1, `origin_id`
--- = the dead message, `original_topic`, `dlq_moved_at`. A limit of that topic never refuses the copy, and the copy has
--- no time to live. A message that dies in a `.dlq` topic, or in a topic with a name of more than 196 bytes, is not
--- copied.
+-- in `<topic>.dlq`, with the same channel, priority, contents, headers, state, `timeout`, `backoff` and `retention`, no
+-- key, `max_attempts` 1, `origin_id` = the dead message, `original_topic`, `dlq_moved_at`. A limit of that topic never
+-- refuses the copy, and the copy has no time to live. A message that dies in a `.dlq` topic, or in a topic with a name
+-- of more than 196 bytes, is not copied.
 --
 -- Errors: none.
 -- Locks: the rows it inserts.

@@ -1,8 +1,8 @@
 -- Publishes messages again that succeeded in a period, page by page, in the order in which they were first published.
--- Each becomes a new message with the same topic, channel, priority, contents, headers, `max_attempts`,
--- `timeout`, `backoff` and `retention`, and `redriven_from`. It has no key, so that no message is left out because of its key, and does not count as a redrive:
--- you may replay a success any number of times. Messages that were only fanned out are left out; replay the topics of
--- the subscribers.
+-- Each becomes a new message with the same topic, channel, priority, contents, headers, `max_attempts`, `timeout`,
+-- `backoff` and `retention`, and `redriven_from`. It has no key, so that no message is left out because of its key, and
+-- does not count as a redrive: you may replay a success any number of times. Messages that were only fanned out are
+-- left out; replay the topics of the subscribers.
 --
 -- Arguments: `p_from` (inclusive), `p_to` (exclusive): when they succeeded. A `p_to` in the future also finds the
 -- replayed messages. `p_after`: the last `archived_id` of the previous page. `p_rate`, `p_delay`: as for

@@ -1,7 +1,7 @@
 -- Moves copies that wait in a `.dlq` topic back to the topic in which they died. It redrives their originals: both
 -- functions use the same log, so a message comes back only once. Each original becomes a new message of its topic,
--- again with its key and `max_attempts` (and its `timeout`, `backoff` and `retention`); its copy ends as `cancelled`. If the archive row is gone, the copy's contents
--- are used, without a key.
+-- again with its key and `max_attempts` (and its `timeout`, `backoff` and `retention`); its copy ends as `cancelled`.
+-- If the archive row is gone, the copy's contents are used, without a key.
 --
 -- Arguments: `p_rate`, `p_delay`, `p_force`: as for `messages.redrive`.
 -- Result: one row per id, with the outcomes of `messages.redrive`, or `not_waiting`: the message is not a copy, or the

@@ -21,7 +21,8 @@ DECLARE
   v_now  timestamptz := messages.now();
   v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
   v_left bigint := p_pages;
-  v_did  bigint := messages.purge_own() + messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures()
+  v_did  bigint := messages.purge_own() + messages.prune_alerts() + messages.prune_redrives()
+    + messages.prune_measures()
     + messages.prune_audit();
   v_due  record;
   v_to   bigint;

@@ -36,8 +36,8 @@ CREATE TABLE messages.batch_shard (
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
--- What a statement changed of the counts of a batch. The trigger apply_batch_changes_at_commit adds it to the shards
--- and deletes it, in the same transaction; what it cannot add then is left to the tick.
+-- The changes of one statement to the counts of a batch. The trigger apply_batch_changes_at_commit adds them to the
+-- shards and deletes them, in the same transaction; what it cannot add then is left to the tick.
 CREATE TABLE messages.batch_change (
   id        bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   -- 0 = the trigger has left it to the tick.

@@ -7,9 +7,9 @@
 --
 -- Arguments: `p_errors`: the reasons. `p_delays`: how long to wait, at most 1,000 years (a longer delay is cut to
 -- that); NULL = the topic's `lock_expired_delay` if the result is `lock_expired` and the topic has one, otherwise the
--- `backoff` of the message, or else of the topic. `p_states`: a checkpoint for the next attempt; NULL keeps the old one, JSON `null` clears it. `p_result`:
--- `failed`, or `lock_expired` when the attempt exceeded its time; the message is archived with this result if this was
--- the last attempt.
+-- `backoff` of the message, or else of the topic. `p_states`: a checkpoint for the next attempt; NULL keeps the old
+-- one, JSON `null` clears it. `p_result`: `failed`, or `lock_expired` when the attempt exceeded its time; the message
+-- is archived with this result if this was the last attempt.
 -- Result: the ids whose lock was lost; nothing was changed for them.
 -- Errors: 22023 if `p_result` is neither.
 -- Locks: the rows in the order of their ids, until the transaction ends; it waits for a transaction that settles them,

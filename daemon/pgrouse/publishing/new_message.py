@@ -352,8 +352,7 @@ def _own_policy(message: NewMessage) -> dict[str, Any]:
     given = {name: value for name in OWN_POLICY if (value := getattr(message, name)) is not None}
     if not given:
         return {}
-    # Slow to import, and needed by few publishers.
-    from pgrouse.config.own_policy import read_own_policy  # noqa: PLC0415
+    from pgrouse.config.own_policy import read_own_policy  # noqa: PLC0415 - slow to import: few publishers need it
 
     try:
         read = read_own_policy(given)
