@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION messages.alert_severity(p_kind text)
 RETURNS text
 LANGUAGE sql
 IMMUTABLE
+SECURITY DEFINER
 AS $$
   SELECT CASE
     WHEN p_kind IN ('workers_down', 'no_worker', 'backlog', 'breaker', 'dead_rate', 'alerts_undelivered') THEN 'page'
