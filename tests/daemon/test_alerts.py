@@ -170,6 +170,20 @@ def test_when_all_daemons_are_dead_two_web_servers_say_so_once(
     assert len(receiver.requests) == 2
 
 
+def test_an_outside_service_is_called_as_long_as_alerting_works(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    alerts = {"heartbeat": receiver.url("/beat"), "heartbeat_interval": "1s"}
+    deliverer = deliver(hook(receiver), alerts=alerts)
+    (missed,) = eventually(lambda: deliverer.events("alert.heartbeat_missed")[:1])
+    assert missed["reason"] == "no maintenance has evaluated the conditions for 3 minutes"
+    assert receiver.requests == []
+
+    queue.rows("SELECT * FROM messages.tick()")
+
+    assert {request.path for request in receiver.wait_for(2)} == {"/beat"}
+
+
 def test_a_delivery_whose_daemon_is_killed_between_send_and_mark_is_repeated(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
