@@ -51,7 +51,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one_and_all_others(name: 
 
 
 def test_an_unknown_option_without_a_near_name_is_refused_with_all_options() -> None:
-    with pytest.raises(ConfigError, match="no option path: Known: mode, dsn, topics"):
+    with pytest.raises(ConfigError, match="no option path: Known: mode, dsn, schema, topics"):
         Options.parse({"path": "/lake"})
 
 
