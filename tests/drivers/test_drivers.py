@@ -86,7 +86,7 @@ def distinct(request: pytest.FixtureRequest, shared: Database) -> Open:
 def without_copy(request: pytest.FixtureRequest, shared: Database, monkeypatch: pytest.MonkeyPatch) -> Open:
     """The same on drivers that are not known, such as psycopg2 and pg8000."""
     for module in (sqlalchemy_driver, django_driver):
-        monkeypatch.setattr(module, "find_driver", lambda _: None)
+        monkeypatch.setattr(module, "find_driver", lambda *_: None)
     return lambda: CALLERS[request.param](shared.dsn)
 
 
