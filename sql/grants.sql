@@ -28,6 +28,7 @@ BEGIN
     -- It tells a publisher nothing but the ends of those of its messages for which it asked when it published.
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.wait_for_many'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.create_batch, messages.close_batch, messages.batch_progress'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.signal, messages.signal_key, messages.sign_signal'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the
     -- stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
@@ -38,7 +39,8 @@ BEGIN
     ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.claim_with_next_due,
       messages.next_due, messages.complete, messages.completion_states, messages.reject, messages.fail, messages.retry,
       messages.defer, messages.release, messages.release_orphaned, messages.heartbeat, messages.set_progress,
-      messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps, messages.predecessors'],
+      messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps, messages.predecessors,
+      messages.load_events, messages.wait_for_event, messages.signal, messages.signal_key, messages.sign_signal'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.read_claimed, messages.claimed_ids, messages.results,
       messages.count_ready, messages.lock_consumer'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.lower_armed_until,
@@ -68,7 +70,8 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.create_batch, messages.close_batch, messages.batch_progress,
       messages.cancel_batch, messages.redrive_batch'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unblock,
-      messages.workflow, messages.edit, messages.reencrypt, messages.display_json'],
+      messages.workflow, messages.edit, messages.reencrypt, messages.display_json, messages.signal, messages.signal_key,
+      messages.sign_signal, messages.check_signal'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.preview_redrive,
       messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy,
@@ -131,5 +134,9 @@ BEGIN
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_grant[1]);
     EXECUTE format('GRANT %s TO %I', v_grant[2], v_grant[1]);
   END LOOP;
+  -- Not even the operators, who read all tables: a signature must come from sign_signal.
+  IF EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = 'messages_operator') THEN
+    REVOKE ALL ON messages.signing_key FROM messages_operator;
+  END IF;
 END
 $$;

@@ -36,17 +36,17 @@ BEGIN
         examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
-        apply_missed_batch_changes cancel cancel_batch close_batch conditions count_runs dead_groups dead_topics
-        delete expire_messages explain fan_out fire_schedules is_handled lineage load_steps open_predecessors
-        pause_deferred predecessors preview_redrive propagate_ends propagate_missed_ends prune prune_keys
-        prune_predecessors purge purge_archive purge_topic redrive redrive_batch redrive_edited redrive_where
-        reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip unblock
-        unhandled_topics wait_for wait_for_many workflow'),
+        apply_missed_batch_changes cancel cancel_batch check_signal close_batch conditions count_runs dead_groups
+        dead_topics delete expire_messages explain fan_out fire_schedules is_handled lineage load_events load_steps
+        open_predecessors pause_deferred predecessors preview_redrive propagate_ends propagate_missed_ends prune
+        prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_batch redrive_edited
+        redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress
+        signal signal_key skip unblock unhandled_topics wait_for wait_for_many workflow'),
       -- Workers call them all the time: they are planned once per session.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '
         apply_batch_changes_at_commit claim_with_next_due claimed_ids completion_states defer fail heartbeat
-        read_claimed reject release results retry'),
+        read_claimed reject release results retry wait_for_event'),
       -- It locks its rows in the order of their ids, as an index has them.
       (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '

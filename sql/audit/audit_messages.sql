@@ -1,5 +1,5 @@
 -- Record what was done to some messages, as one row with the first hundred ids. Nothing is recorded for none.
--- Called by: cancel, skip, retry_now, audit_redrive. p_topics: their topics; duplicates are fine. Locks: as
+-- Called by: cancel, skip, retry_now, signal, audit_redrive. p_topics: their topics; duplicates are fine. Locks: as
 -- audit_action.
 CREATE OR REPLACE FUNCTION messages.audit_messages(
   p_action text, p_topics text[], p_ids bigint[], p_detail jsonb DEFAULT '{}'

@@ -213,7 +213,8 @@ $$;
 
 -- Transfer what belongs to dead messages to the messages that a redrive made of them: saved steps and successors.
 -- Called by: redrive_rows, only while the flag messages.awaited_flag is raised. p_topics: of the new messages; if the
--- topic changes, the steps stay behind, since another handler has other steps.
+-- topic changes, the steps stay behind, since another handler has other steps. Signals that came are steps, too; a wait
+-- that timed out begins again: otherwise a message that died of it would die of it again.
 -- Locks: the rows of the steps. The successors are updated when the transaction commits (the trigger
 -- propagate_ends_at_commit).
 CREATE OR REPLACE FUNCTION messages.transfer_to_redriven(p_old bigint[], p_new bigint[])
@@ -223,6 +224,9 @@ AS $$
 DECLARE
   v_told bigint[];
 BEGIN
+  DELETE FROM messages.step AS s
+  WHERE s.message_id = ANY (p_old)
+    AND (s.name = 'event:wait' OR s.name LIKE 'event:%' AND s.result ? 'timed_out');
   UPDATE messages.step AS s
   SET message_id = h.new
   FROM unnest(p_old, p_new) AS h (old, new)

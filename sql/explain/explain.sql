@@ -8,6 +8,7 @@
 -- - `attempts_used_up`: the limit was lowered; it will be archived as `failed`.
 -- - `retrying`, `deferred`, `delayed`, `debounced`: due later: after a failed attempt, by its handler, by its
 --   publisher, by further publishes of its key. A message with a `backoff` of its own says so.
+-- - `waiting_for_event`: its handler waits for an event, see `messages.signal`.
 -- - `paused`: all topics, its topic or its channel: by which user, why, until when.
 -- - `breaker_open`, `probing`: the breaker of its topic is open, or lets a few messages run as probes.
 -- - `unhandled`: no worker handles its topic, see `messages.unhandled_topics`.

@@ -44,6 +44,8 @@ BEGIN
 
   -- The block counts only while the message that made it waits.
   IF v_rate.blocked_until > p_now
+    -- explain_event tells that.
+    AND NOT (v_rate.blocked_by = p_message.id AND p_message.history -> -1 ->> 'outcome' = 'waiting')
     AND EXISTS (SELECT FROM messages.message AS f WHERE f.id = v_rate.blocked_by AND f.claim_id IS NULL) THEN
     code := CASE WHEN v_rate.blocked_by = p_message.id THEN 'retrying' ELSE 'ordered' END;
     reason := CASE code

@@ -28,6 +28,12 @@ BEGIN
     detail := jsonb_build_object('attempts', p_message.attempts, 'max_attempts', v_limit);
     RETURN NEXT;
   END IF;
+  IF v_last ->> 'outcome' = 'waiting' THEN
+    RETURN QUERY SELECT * FROM messages.explain_event(p_message, p_now);
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
   IF p_message.available_at > p_now THEN
     code := CASE v_last ->> 'outcome' WHEN 'failed' THEN 'retrying' WHEN 'lock_expired' THEN 'retrying'
       WHEN 'deferred' THEN 'deferred'

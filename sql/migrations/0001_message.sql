@@ -171,6 +171,9 @@ CREATE UNIQUE INDEX message_key ON messages.message (topic, key)
 -- The messages of a batch: those that wait, for their cancellation, and whether one of them runs.
 CREATE INDEX message_batch ON messages.message (batch_id, claim_id)
   WHERE batch_id IS NOT NULL;
+-- Messages with a key that have had an attempt and wait again: signal_key looks them up. No first claim writes it.
+CREATE INDEX message_key_again ON messages.message (topic, key)
+  WHERE key IS NOT NULL AND attempts > 0 AND claim_id IS NULL;
 
 -- The row that one claim returns for one message. JSON travels as text, so that one hostile value breaks one message,
 -- not the batch.

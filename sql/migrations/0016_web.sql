@@ -40,3 +40,22 @@ CREATE TABLE messages.web_request (
   PRIMARY KEY (caller, key)
 );
 CREATE INDEX web_request_asked ON messages.web_request (asked_at);
+
+-- The key of signed URLs, as the two blocks of HMAC-SHA-256: the key, filled with zeros to 64 bytes, XOR 0x36 and 0x5c.
+-- One row, made here, which only the owner reads. A new key makes all URLs invalid: delete the row, and insert another
+-- by this statement.
+CREATE TABLE messages.signing_key (
+  inner_key bytea       NOT NULL CHECK (octet_length(inner_key) = 64),
+  outer_key bytea       NOT NULL CHECK (octet_length(outer_key) = 64),
+  made_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  is_only   boolean     PRIMARY KEY DEFAULT true CHECK (is_only)
+);
+-- gen_random_uuid draws 122 bits from the server's strong source.
+INSERT INTO messages.signing_key (inner_key, outer_key)
+SELECT string_agg(set_byte(E'\\x00', 0, b.byte # 54), '' ORDER BY b.place),
+       string_agg(set_byte(E'\\x00', 0, b.byte # 92), '' ORDER BY b.place)
+FROM (SELECT sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) AS key
+     ) AS k
+CROSS JOIN LATERAL (
+  SELECT n AS place, CASE WHEN n < 32 THEN get_byte(k.key, n) ELSE 0 END AS byte FROM generate_series(0, 63) AS n
+) AS b;

@@ -1,6 +1,7 @@
 -- Lock a row of messages.mutex, so that only one transaction at a time does the work that it names.
 -- Called by: tick, update_conditions, update_breaker, add_low_water, create_channel_rates, raise_armed_until,
--- lock_topic, wait_mutex. p_wait: how long to wait for the row, in the format of lock_timeout; NULL = not at all.
+-- lock_topic, wait_mutex, signal, load_events, wait_for_event. p_wait: how long to wait for the row, in the format of
+-- lock_timeout; NULL = not at all.
 -- Locks: the row until the transaction ends (or the savepoint that it was taken in is undone). The row is never
 -- updated, so it can also be locked above READ COMMITTED. A missing row is created; a session that creates it at the
 -- same moment holds it. Like an advisory lock it is free once the holder's changes are visible: a transaction ends for

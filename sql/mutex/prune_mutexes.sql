@@ -1,5 +1,5 @@
--- Delete the mutexes of topics without messages, and the leases of sessions that are gone: there may be as many names
--- as users.
+-- Delete the mutexes of topics without messages and of messages that have ended, and the leases of sessions that are
+-- gone: there may be as many names as users.
 -- Called by: prune. Locks: the rows it deletes, skipping those that are locked. A session that needs a deleted row
 -- creates it again. p_percent: how much of the tables to check. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_mutexes(p_percent real DEFAULT 1)
@@ -14,13 +14,15 @@ BEGIN
   WHERE x.ctid = ANY (ARRAY(
     SELECT o.ctid
     FROM messages.mutex AS o TABLESAMPLE SYSTEM (p_percent)
-    WHERE o.kind IN ('topic', 'channels')
+    WHERE (
+      o.kind IN ('topic', 'channels')
       AND NOT EXISTS (
         SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NULL LIMIT 1)
       AND NOT EXISTS (
         SELECT FROM messages.message AS m
         WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT 1)
       AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NOT NULL LIMIT 1)
+      OR o.kind = 'event' AND (SELECT true FROM messages.message AS m WHERE m.id = o.name::bigint) IS NULL)
     LIMIT 1000
     FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_mutexes = ROW_COUNT;

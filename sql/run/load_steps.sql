@@ -17,6 +17,8 @@ BEGIN
   SELECT s.name::text, s.result::text
   FROM messages.message AS m
   LEFT JOIN messages.step AS s ON s.message_id = m.id AND (p_name IS NULL OR s.name = p_name)
+    -- Those are signals: see load_events.
+    AND s.name NOT LIKE 'event:%'
   WHERE m.id = p_id AND m.claim_id = p_claim_id
     AND (m.lock_expires_at > messages.now() OR NOT messages.has_strict_lock(m.topic));
 END

@@ -5,8 +5,8 @@
 -- The steps of a message are deleted when it ends as `success` or `cancelled`. Those of a dead message are kept as long
 -- as its archive row. A redrive passes them to the new message, unless that has another topic.
 --
--- Arguments: `p_name`: 1 to 200 printable characters, unique in its message; a result that is already stored does not
--- change. `p_result`: at most 2 MiB as text. A message has at most 1000 steps.
+-- Arguments: `p_name`: 1 to 200 printable characters, unique in its message, and not beginning with `event:`; a result
+-- that is already stored does not change. `p_result`: at most 2 MiB as text. A message has at most 1000 steps.
 -- Result: whether the message is still under this claim; false = nothing was stored. With `strict_lock`, an expired
 -- lock is lost too.
 -- Errors: 22023 for an invalid name or result, or too many steps. 23505: the step was stored under another claim in the
@@ -28,6 +28,10 @@ BEGIN
   IF p_name IS NULL OR NOT messages.is_printable(p_name) OR length(p_name) NOT BETWEEN 1 AND 200 THEN
     RAISE EXCEPTION 'name of a step is %', coalesce('"' || left(p_name, 250) || '"', 'NULL')
       USING ERRCODE = '22023', HINT = 'use 1 to 200 printable characters';
+  END IF;
+  IF p_name LIKE 'event:%' THEN
+    RAISE EXCEPTION 'name of a step is "%"', p_name
+      USING ERRCODE = '22023', HINT = 'names that begin with event: belong to signals: use another';
   END IF;
   IF p_result IS NULL OR v_bytes > 2097152 THEN
     RAISE EXCEPTION 'result of step "%" of message % %', p_name, p_id,

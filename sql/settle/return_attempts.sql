@@ -1,5 +1,5 @@
 -- Unlock messages and return their attempt: nothing failed.
--- Called by: release (p_outcome NULL: keeps its place in the queue) and defer. Not granted to any role.
+-- Called by: release (p_outcome NULL: keeps its place in the queue), defer and wait_for_event. Not granted to any role.
 -- p_ran: which of them had begun (NULL = none): the run of these stays counted. With strict_lock an expired lock is
 -- lost. Times that cannot be stored are clamped (to 1000 years from now, or to the years 1970 to 9000): one message
 -- must not fail the batch. A message of the same key that commits in between would be a unique violation: the next try

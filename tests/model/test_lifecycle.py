@@ -306,6 +306,13 @@ class Lifecycle(RuleBasedStateMachine):
     def defer(self, held: list[Claim], delay: timedelta) -> None:
         self.settle("defer", held, self.model.return_attempts(held, delay), [delay] * len(held))
 
+    @rule(held=some_claims(claims), timeout=seconds_of_delay)
+    def wait_for_event(self, held: list[Claim], timeout: timedelta) -> None:
+        # No event comes. A name of its own: a wait that begins again keeps its end.
+        names = [f"event {next(self.numbers)}"] * len(held)
+        lost = self.model.return_attempts(held, timeout)
+        self.settle("wait_for_event", held, lost, names, [1] * len(held), [timeout] * len(held))
+
     @rule(held=some_claims(claims))
     def release(self, held: list[Claim]) -> None:
         self.settle("release", held, self.model.return_attempts(held, None))

@@ -104,6 +104,9 @@ class Caller(threading.Thread):
         raise NotImplementedError
 
 
+WAYS = ["retry", "retry", "fail", "reject", "defer", "release", "wait_for_event"]
+
+
 class Claimer(Caller):
     """Claims of several topics, and settles in every way.
 
@@ -149,12 +152,10 @@ class Claimer(Caller):
             steps = self.queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [first.id, first.claim_id])
             if [step.name for step in steps] == [None]:
                 self.queue.call("save_step", first.id, first.claim_id, "step", Jsonb(1))
+            self.queue.rows("SELECT * FROM messages.load_events(%s, %s)", [first.id, first.claim_id])
 
     def settle(self, held: list[Row]) -> None:
-        ways = [
-            (self.chance.choice(["complete"] * 4 + ["retry", "retry", "fail", "reject", "defer", "release"]), row)
-            for row in held
-        ]
+        ways = [(self.chance.choice(["complete"] * 4 + WAYS), row) for row in held]
         together = self.chance.random() < 0.5
         with self.queue.conn.transaction() if together else nullcontext():
             for way, group in groupby(sorted(ways, key=lambda each: each[0]), key=lambda each: each[0]):
@@ -165,7 +166,8 @@ class Claimer(Caller):
                     if way in ("retry", "defer")
                     else {}
                 )
-                self.queue.settle(way, rows, *of_errors, **delays)
+                waits = [["ok"] * len(rows), [1] * len(rows), ["20 ms"] * len(rows)] if way == "wait_for_event" else []
+                self.queue.settle(way, rows, *of_errors, *waits, **delays)
 
     def look(self) -> None:
         topics = self.chance.sample(list(POLICIES), 3)
@@ -253,6 +255,7 @@ class Operator(Caller):
             self.cancel,
             self.skip,
             self.retry_now,
+            self.signal,
             self.edit,
             self.redrive,
             self.unblock,
@@ -297,6 +300,11 @@ class Operator(Caller):
 
     def retry_now(self) -> None:
         self.queue.call("retry_now", self.some())
+
+    def signal(self) -> None:
+        for message_id in self.some()[:1]:
+            self.queue.call("signal", message_id, "ok", number=2)
+        self.queue.call("signal_key", self.chance.choice(KEYED), self.chance.choice("ab"), "ok", number=2)
 
     def edit(self) -> None:
         for message_id in self.some()[:1]:

@@ -43,6 +43,7 @@ MAY_CALL = {
         "check_backoff",
         "wait_for_many",
         *("create_batch", "close_batch", "batch_progress"),
+        *("signal", "signal_key", "sign_signal"),
         *("begin_staging", "publish_staged", "delete_staged", "job_result", "job_rejected"),
     },
     "worker": {
@@ -85,6 +86,7 @@ MAY_CALL = {
         *("claim_delivery", "settle_delivery", "alerting_problem"),
         *("read_claimed", "claimed_ids", "results", "count_ready", "lock_consumer"),
         *("save_step", "load_steps", "predecessors", "completion_states"),
+        *("load_events", "wait_for_event", "signal", "signal_key", "sign_signal"),
     },
     "operator": {
         *DOCTOR,
@@ -119,6 +121,7 @@ MAY_CALL = {
         "unhandled_topics",
         *("next_ticks", "run_schedule", "pause_schedule", "resume_schedule"),
         *("find_messages", "retry_now", "edit", "reencrypt", "display_json"),
+        *("signal", "signal_key", "sign_signal", "check_signal"),
         *("unblock", "workflow"),
         *("create_batch", "close_batch", "batch_progress", "cancel_batch", "redrive_batch"),
         *("latency", "throughput", "quantile", "unpack_histogram", "snapshot_age"),

@@ -26,6 +26,7 @@ NO_ACTION = {
     *("open_export", "advance_export", "lock_export", "unlock_export", "lock_policies"),
     *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
     *("claim_delivery", "settle_delivery"),
+    *("sign_signal", "check_signal"),
 }
 
 
@@ -51,6 +52,15 @@ def skip(queue: Queue) -> None:
 
 def unblock(queue: Queue) -> None:
     queue.call("unblock", [queue.send(after=[queue.publish("first")]).id])
+
+
+def signal(queue: Queue) -> None:
+    queue.call("signal", queue.publish(), "ok")
+
+
+def signal_key(queue: Queue) -> None:
+    queue.publish(key="k")
+    queue.call("signal_key", "t", "k", "ok")
 
 
 def retry_now(queue: Queue) -> None:
@@ -203,6 +213,8 @@ ACTIONS: list[Callable[[Queue], None]] = [
         cancel,
         skip,
         retry_now,
+        signal,
+        signal_key,
         unblock,
         edit,
         reencrypt,
@@ -231,6 +243,7 @@ ACTIONS: list[Callable[[Queue], None]] = [
 ]
 # Actions whose name differs from their function's.
 NAMES = {
+    "signal_key": "signal",
     "silence": "alert.silence",
     "unsilence": "alert.unsilence",
     "delete_sink": "alert.delete_sink",
