@@ -22,7 +22,19 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import BaseModel
 
-from pgrouse import AsyncContext, Context, Defer, Fail, Reject, Retry, Worker, publish, publish_many
+from pgrouse import (
+    AsyncContext,
+    Client,
+    Context,
+    Defer,
+    EventTimeout,
+    Fail,
+    Reject,
+    Retry,
+    Worker,
+    publish,
+    publish_many,
+)
 from pgrouse.client.settlement import SettleKind
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.publishing.new_message import NewMessage
@@ -552,3 +564,40 @@ def test_a_worker_that_was_killed_keeps_nothing_from_being_deleted(shared: Datab
         conn.execute(register, ["elsewhere", ended.pid])
         with pytest.raises(RuntimeError, match="run w "):
             clean(conn)
+
+
+# Events
+
+
+def wait_twice(payload: dict[str, int], ctx: Context) -> list[Any]:
+    first = ctx.wait_for_event("ok", timeout="1h")
+    try:
+        return [first, ctx.wait_for_event("ok", timeout="1h")]
+    except TimeoutError as error:
+        return [first, type(error).__name__]
+
+
+async def wait_on_a_loop(payload: dict[str, int], ctx: AsyncContext) -> Any:
+    return await ctx.wait_for_event("ok", timeout="1h")
+
+
+def test_perform_gives_the_events_that_it_is_told() -> None:
+    assert perform(wait_twice, {}).outcome == "wait_for_event"
+    assert perform(wait_twice, {}, events=[("ok", 1)]).outcome == "wait_for_event"
+    assert perform(wait_twice, {}, events=[("ok", 1), ("other", 0), ("ok", 2)]).output == [1, 2]
+    assert perform(wait_twice, {}, events=[("ok", 1), ("ok", EventTimeout)]).output == [1, "EventTimeout"]
+    assert perform(wait_on_a_loop, {}, events=[("ok", {"by": "anna"})]).output == {"by": "anna"}
+    assert perform(wait_on_a_loop, {}).after == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("handler", [wait_twice, wait_on_a_loop])
+def test_drain_waits_for_events_and_goes_on_after_their_signal(handler: Any, database: Database) -> None:
+    with psycopg.connect(database.dsn, autocommit=True) as conn, Client(conn) as queue:
+        sent = publish(conn, "job", {})
+        (waiting,) = drain(database.dsn, {"job": handler})
+        assert queue.signal(sent, "ok", 1)
+        assert queue.signal(sent, "ok", 2)
+        (done,) = drain(database.dsn, {"job": handler})
+
+    assert waiting.outcome == "wait_for_event"
+    assert done.output in ([1, 2], 1)

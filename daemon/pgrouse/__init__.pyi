@@ -12,7 +12,9 @@ from pgrouse.errors import BatchNotFound as BatchNotFound
 from pgrouse.errors import DatabaseUnreachable as DatabaseUnreachable
 from pgrouse.errors import DecryptionFailed as DecryptionFailed
 from pgrouse.errors import EncryptionKeyMissing as EncryptionKeyMissing
+from pgrouse.errors import EventTimeout as EventTimeout
 from pgrouse.errors import ForkedProcess as ForkedProcess
+from pgrouse.errors import InvalidEvent as InvalidEvent
 from pgrouse.errors import InvalidMessage as InvalidMessage
 from pgrouse.errors import InvalidPayload as InvalidPayload
 from pgrouse.errors import InvalidResult as InvalidResult

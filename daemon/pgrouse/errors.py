@@ -161,6 +161,14 @@ class InvalidStep(PgrouseError, ValueError):
     """
 
 
+class InvalidEvent(PgrouseError, ValueError):
+    """The name of an event cannot be one, or its payload does not fit the type that its handler wants."""
+
+
+class EventTimeout(PgrouseError, TimeoutError):
+    """The event for which a handler waits did not come in time. Later attempts of the message get it again."""
+
+
 class MessageNotFound(PgrouseError, LookupError):
     """There is no such message: it was never published, or it has ended and is no longer kept."""
 

@@ -48,6 +48,7 @@ MESSAGE_COMPLETION_OPEN = "message.completion_open"
 PUBLISH_NEVER_AWAITED = "publish.never_awaited"
 COMPLETE_NEVER_AWAITED = "complete.never_awaited"
 STEP_NEVER_AWAITED = "step.never_awaited"
+EVENT_NEVER_AWAITED = "event.never_awaited"
 SETTLE_REFUSED = "settle.refused"
 SETTLE_FAILED = "settle.failed"
 

@@ -15,7 +15,7 @@ PAGE = Page("docs/explanation/workflows.md")
 
 
 def test_the_example_runs_in_the_documented_order(database: Database, run_page: RunPage) -> None:
-    run_page(PAGE, 2)
+    run_page(PAGE, 3)
     queue = Queue(database.connect())
 
     seen = []
@@ -27,7 +27,7 @@ def test_the_example_runs_in_the_documented_order(database: Database, run_page: 
 
 
 def test_the_message_after_a_group_is_its_result(database: Database, run_page: RunPage) -> None:
-    names = run_page(PAGE, 2)
+    names = run_page(PAGE, 3)
 
     drain(database.dsn, {"page.count": names["page_count"], "book.count": names["book_count"]})
     result = wait_for(database.dsn, names["book"], 60)

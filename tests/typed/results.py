@@ -46,6 +46,20 @@ async def send_receipt(order: Order, ctx: AsyncContext) -> Receipt:
     return Receipt(order.id)
 
 
+@topic("receipt.approve")
+async def approve_receipt(order: Order, ctx: AsyncContext) -> None:
+    assert_type(await ctx.wait_for_event("approved", "7d", returns=Receipt), Receipt)
+    assert_type(await ctx.wait_for_event("approved"), Any)
+    assert_type(await ctx.signal_url("approved"), str)
+    await ctx.wait_for_event(7)  # type: ignore[call-overload]
+
+
+@topic("receipt.ask")
+def ask_for_receipt(order: Order, ctx: Context) -> Receipt:
+    assert_type(ctx.signal_url("approved", expires="1d"), str)
+    return ctx.wait_for_event("approved", returns=Receipt)
+
+
 @topic("receipt.print", max_attempts=3)
 def print_receipt(order: Order) -> Receipt | None:
     return None

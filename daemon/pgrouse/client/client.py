@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack
@@ -22,7 +23,7 @@ from pgrouse import search_path, session_settings
 from pgrouse.client.apply import policy_change
 from pgrouse.client.call import Call, interval, run
 from pgrouse.client.calls import batch as batch_calls
-from pgrouse.client.calls import dead, maintenance, operate
+from pgrouse.client.calls import dead, event, maintenance, operate
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.calls import workflow as workflow_calls
 from pgrouse.client.calls.monitoring import alert, search
@@ -45,6 +46,7 @@ from pgrouse.client.queries.topic import (
     remove_policy,
     remove_subscription,
 )
+from pgrouse.client.signal_url import signal_url
 from pgrouse.client.wait_for import wait_for
 from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
@@ -185,6 +187,53 @@ class Client:
             seen: the md5 of the payload as text; if it is another by now, nothing is replaced.
         """
         return self._run(operate.edit(id, _json(payload, "payload"), _json(headers, "headers"), seen))
+
+    def signal(
+        self,
+        id: int,  # noqa: A002 - as in SQL
+        name: str,
+        payload: Any = None,
+        *,
+        number: int | None = None,
+    ) -> bool:
+        """Signal an event to a message that waits for it, or will; return whether the message had not ended.
+
+        Args:
+            id: which message.
+            name: the event.
+            payload: what its handler gets: any value with a JSON form.
+            number: signal only if fewer than this many signals of this name have come: 1 = only the first counts.
+        """
+        return self._run(event.signal(id, name, _json(payload, "payload"), number)) is not None
+
+    def signal_key(
+        self, topic: str, key: str, name: str, payload: Any = None, *, number: int | None = None
+    ) -> int | None:
+        """Signal an event to the message of a topic with this key, as `signal` does; return its id, None without one.
+
+        If several messages have the key, it is the one that waits for this event, otherwise the oldest.
+        """
+        return self._run(event.signal_key(topic, key, name, _json(payload, "payload"), number))
+
+    def signal_url(
+        self,
+        address: str,
+        id: int,  # noqa: A002 - as in SQL
+        name: str,
+        *,
+        until: datetime,
+        number: int = 1,
+    ) -> str:
+        """Return a URL that signals one event to one message, once, for anyone who has it.
+
+        Args:
+            address: where the web server is, as in `web.url`.
+            id: which message.
+            name: the event.
+            until: how long the URL holds, at most 366 days from now.
+            number: which signal of this name it may be.
+        """
+        return self._run(signal_url(address, id, name, until, number))
 
     explain = _method(explain_calls.explain)
     find_messages = _method(search.find_messages)

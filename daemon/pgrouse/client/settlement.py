@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from pgrouse.client.call import Call
+from pgrouse.client.calls.event import wait_for_event
 from pgrouse.client.calls.processing import settle
 from pgrouse.client.message import Message, claim_refs
 
@@ -25,6 +26,7 @@ class SettleKind(StrEnum):
     FAIL = "fail"
     DEFER = "defer"
     RELEASE = "release"
+    WAIT = "wait_for_event"
 
 
 @dataclass(slots=True)
@@ -35,6 +37,8 @@ class Settlement:
         pause: of a message that is deferred: `topic` or `channel` pauses that until it comes back.
         reason: of that pause.
         ran: of a message that is released: whether its handler had begun.
+        event: for which a message waits.
+        event_number: how many waits for an event of this name have begun, with this one.
         progress: the last progress that the handler noted; written before it is settled.
         warnings: what there is to log of it in addition to its error: names of events, and why.
         error_type: the class of the exception that ended it, if one did that is no outcome, or that its error quotes.
@@ -51,6 +55,8 @@ class Settlement:
     pause: str | None = None
     reason: str | None = None
     ran: bool | None = None
+    event: str | None = None
+    event_number: int | None = None
     progress: str | None = None
     warnings: tuple[tuple[str, str], ...] = ()
     error_type: str | None = None
@@ -70,6 +76,7 @@ SETTLE_FUNCTIONS: dict[SettleKind, tuple[Callable[..., Call[list[int]]], dict[st
         {"delays": "after", "untils": "until", "states": "state", "pauses": "pause", "reasons": "reason"},
     ),
     SettleKind.RELEASE: (settle.release, {"ran": "ran"}),
+    SettleKind.WAIT: (wait_for_event, {"names": "event", "numbers": "event_number", "timeouts": "after"}),
 }
 
 

@@ -23,7 +23,7 @@ from pgrouse.config import duration
 from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, PgrouseError
 from pgrouse.handlers import outcome
-from pgrouse.handlers.outcome import Ack, Outcome, Retry
+from pgrouse.handlers.outcome import Ack, EventWait, Outcome, Retry
 
 EXPECTED = 'expected a timedelta, a number of seconds, a text like "5s", or None to give up'
 
@@ -118,6 +118,8 @@ class AckRules:
         if returned is None and action is None and self.policy is not MANUAL:
             return Settlement(message, COMPLETE)  # the fast path: most handlers return this
         returned = outcome.check_returned(returned)
+        if isinstance(returned, EventWait):
+            return outcome.to_settlement(message, returned)
         if action is not None:
             return self._by_action(message, returned, action)
         if isinstance(returned, BaseException):

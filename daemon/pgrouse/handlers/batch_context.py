@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Unpack, cast, overload
 
 from psycopg import AsyncConnection, Connection
 
@@ -99,6 +99,17 @@ class SharedBatchContext(Generic[C, R]):
         """
         if self.lost:
             raise LockLost("no message of this batch is this worker's any more: stop working on it")
+
+    def wait_for_event(self, *_: Any, **__: Any) -> NoReturn:
+        """Only handlers of single messages wait for events.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "a batch handler cannot wait for an event, because its messages share one call: "
+            "let it publish messages for a handler that waits"
+        )
 
     @overload
     def complete(  # type: ignore[overload-overlap]  # as of publish

@@ -20,6 +20,7 @@ from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.event_logger import log
+from pgrouse.handlers.ctx.event import Events, to_wait
 from pgrouse.handlers.ctx.message_view import MessageView
 from pgrouse.handlers.ctx.own_completion import OwnCompletion
 from pgrouse.handlers.ctx.predecessors import Predecessor, read_predecessors, read_predecessors_async
@@ -65,6 +66,7 @@ class SharedContext(MessageView, Generic[C, R]):
 
     __slots__ = (
         "_connection",
+        "_events",
         "_runtime",
         "_since",
         "_steps",
@@ -85,6 +87,7 @@ class SharedContext(MessageView, Generic[C, R]):
         self.action: Outcome | None = None
         self._connection: C | None = None
         self._steps: Steps | None = None
+        self._events: Events | None = None
         self._tracker: PublishTracker | None = None
 
     @property
@@ -264,6 +267,16 @@ class SharedContext(MessageView, Generic[C, R]):
             self._steps = Steps(self._message, self._runtime, self._get_tracker())
         return self._steps
 
+    def _get_events(self) -> Events:
+        self._events = self._events or Events(self._message, self._runtime)
+        return self._events
+
+    def _check_may_wait(self) -> None:
+        if self.completed or self.completing or self.action is not None:
+            raise RuntimeError("ctx.wait_for_event() after the outcome of the message: wait before it")
+        if self.connection is not None:
+            raise RuntimeError("ctx.wait_for_event() in a transaction, which cannot stay open: wait before or after it")
+
     def _to_publish(self, topic: str, payload: Any, options: PublishOptions) -> ContextPublish:
         return ContextPublish(self._runtime, self.headers, topic, payload, options)
 
@@ -364,6 +377,52 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
         """
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
         return self._get_steps().run_blocking(step, self._find_connection)
+
+    @overload
+    def wait_for_event(self, name: str, timeout: AnyDuration | None = None, *, returns: type[T]) -> T: ...
+
+    @overload
+    def wait_for_event(self, name: str, timeout: AnyDuration | None = None, *, returns: Any = None) -> Any: ...
+
+    def wait_for_event(self, name: str, timeout: AnyDuration | None = None, *, returns: Any = None) -> Any:
+        """Return the payload of an event that is signalled to this message: by `messages.signal`, a URL, an operator.
+
+        If it has not come yet, the attempt ends here, and is not counted. The message waits without a place in any
+        limit, without a connection and without a worker. When the event comes, or the time is over, the handler begins
+        again: do what is not to be repeated before the wait in `ctx.step()`. A signal that comes before the wait is
+        kept. The nth wait for a name gets the nth event of this name, in each attempt the same.
+
+        Args:
+            name: the event: 1 to 180 printable characters.
+            timeout: how long to wait at most: a timedelta, seconds, or "7d"; without a limit unless given. It counts
+                from the first time that the handler gets here.
+            returns: the type of the payload: a pydantic model, a dataclass, `list[str]`. Without it, what JSON gives.
+
+        Raises:
+            EventTimeout: it did not come in time; a TimeoutError. Later attempts of the message get it again.
+            InvalidEvent: the name cannot be one, or the payload does not fit its type.
+            LockLost: this worker no longer holds the message.
+            RuntimeError: a transaction is open, or the message has an outcome.
+        """
+        wait = to_wait(name, timeout, returns)
+        self._check_may_wait()
+        return self._get_events().wait_blocking(wait)
+
+    def signal_url(self, name: str, expires: AnyDuration = "7d") -> str:
+        """Return a URL whose page has a button that signals an event to this message, once; a POST does so, too.
+
+        Anyone with the URL may do this, and nothing else. It is for the next `wait_for_event(name)` of the handler.
+
+        Args:
+            name: the event.
+            expires: how long the URL holds, at most 366 days: a timedelta, seconds, or "7d".
+
+        Raises:
+            InvalidEvent: the name cannot be one.
+            ValueError: `web.url` is not set, or expires is not a valid time.
+            RuntimeError: the handler runs with isolation = "process".
+        """
+        return self._get_events().url_blocking(name, expires)
 
     def predecessors(self) -> list[Predecessor]:
         """Return how the messages named in `after` ended, and their outputs, in the order of `after`.
@@ -474,6 +533,32 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
         done = self._get_steps().run_async(step, self._find_connection)
         return self._get_tracker().track(TrackedCoroutine(done, self.topic, "step"))
+
+    @overload
+    def wait_for_event(
+        self, name: str, timeout: AnyDuration | None = None, *, returns: type[T]
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def wait_for_event(
+        self, name: str, timeout: AnyDuration | None = None, *, returns: Any = None
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def wait_for_event(
+        self, name: str, timeout: AnyDuration | None = None, *, returns: Any = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Return the payload of an event that is signalled to this message, as `Context.wait_for_event` does.
+
+        Without an await the handler does not wait, and the attempt fails.
+        """
+        wait = to_wait(name, timeout, returns)
+        self._check_may_wait()
+        waiting = self._get_events().wait_async(wait)
+        return self._get_tracker().track(TrackedCoroutine(waiting, self.topic, "wait_for_event"))
+
+    def signal_url(self, name: str, expires: AnyDuration = "7d") -> Coroutine[Any, Any, str]:
+        """Return a URL that signals an event to this message, as `Context.signal_url` does."""
+        return self._get_events().url_async(name, expires)
 
     def predecessors(self) -> Coroutine[Any, Any, list[Predecessor]]:
         """Return how the messages named in `after` ended, as `Context.predecessors` does."""

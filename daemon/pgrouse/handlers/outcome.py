@@ -11,7 +11,7 @@ import json
 import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,6 +140,22 @@ class Pause(Defer):
         self.channel, self.reason = channel, reason
 
 
+class EventWait(BaseException):
+    """The attempt ends, and the message waits for an event. `ctx.wait_for_event` raises it; no handler does.
+
+    It is no Exception, so that an `except Exception` of the handler does not stop it.
+
+    Args:
+        name: the event.
+        number: how many waits for an event of this name the handler has begun, with this one.
+        timeout: how long the message waits at most; None = without a limit.
+    """
+
+    def __init__(self, name: str, number: int, timeout: timedelta | None) -> None:
+        super().__init__(f"the message waits for the event {name!r}")
+        self.name, self.number, self.timeout = name, number, timeout
+
+
 class Ack(Outcome):
     """The outcome of `ctx.ack()`. It is never raised."""
 
@@ -182,12 +198,13 @@ def to_settlement(message: Message, returned: object) -> Settlement:
     match returned.output if isinstance(returned, Ack) else returned:
         case None:
             return Settlement(message, SettleKind.COMPLETE)
-        case Reject() as it:
-            return Settlement(message, SettleKind.REJECT, error=to_storable_text(str(it)))
-        case Fail() as it:
-            return Settlement(message, SettleKind.FAIL, error=to_storable_text(str(it)))
+        case Reject() | Fail() as it:
+            kind = SettleKind.REJECT if isinstance(it, Reject) else SettleKind.FAIL
+            return Settlement(message, kind, error=to_storable_text(str(it)))
         case Retry() | Defer() as it:
             return _retry_or_defer(message, it)
+        case EventWait() as it:
+            return Settlement(message, SettleKind.WAIT, event=it.name, event_number=it.number, after=it.timeout)
         case BaseException() as it:
             return Settlement(
                 message, SettleKind.RETRY, error=describe(it), error_type=type(it).__qualname__, exception=it

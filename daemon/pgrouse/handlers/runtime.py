@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection, Connection
 
+from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.handlers.encryption import Encryption
 
@@ -57,6 +58,14 @@ class HandlerRuntime(Protocol):
         Raises:
             RuntimeError: there are none here; the text says what to do.
         """
+
+    @property
+    def given_events(self) -> Sequence[SavedEvent] | None:
+        """The events of the message, where they were read before; None = the database knows them."""
+
+    @property
+    def web_url(self) -> str | None:
+        """The address of the web server; None if it is not known."""
 
     def holds(self, message: Message) -> bool:
         """Whether the message is still this worker's: in flight under this claim, and not cancelled."""

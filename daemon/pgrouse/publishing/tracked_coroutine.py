@@ -33,6 +33,7 @@ ACTIONS = {
     "publish": AwaitedCall(events.PUBLISH_NEVER_AWAITED, "published nothing", "nothing was published"),
     "complete": AwaitedCall(events.COMPLETE_NEVER_AWAITED, "completed nothing", "nothing was completed"),
     "step": AwaitedCall(events.STEP_NEVER_AWAITED, "did nothing", "the step was not done"),
+    "wait_for_event": AwaitedCall(events.EVENT_NEVER_AWAITED, "waited for nothing", "the handler did not wait"),
 }
 
 

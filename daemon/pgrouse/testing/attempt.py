@@ -19,8 +19,8 @@ class Attempt:
         id: the message; 0 without a queue.
         topic: its topic.
         number: 1 for the first attempt.
-        outcome: how the attempt was settled: `complete`, `retry`, `reject`, `fail` or `defer`. A `retry` becomes
-            `failed` when no attempts are left.
+        outcome: how the attempt was settled: `complete`, `retry`, `reject`, `fail`, `defer` or
+            `wait_for_event`. A `retry` becomes `failed` when no attempts are left.
         output: its stored output.
         state: the checkpoint that it stored; None if it stored none.
         after: the requested delay; None = the delay of the topic's policy.

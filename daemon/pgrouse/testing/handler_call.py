@@ -18,6 +18,7 @@ from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.handlers.declaration.lifespan import Lifespan
 from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.handlers.outcome import EventWait
 
 AnyTopic = Topic[Any, ..., Any]
 HandlersSource = Mapping[str, Callable[..., Any] | Handler] | Iterable[AnyTopic] | config.Config | Path | str
@@ -74,7 +75,7 @@ def _run_handler(call: HandlerCall, run_coroutine: RunCoroutine) -> object:
         return check_awaited(
             call.tracker, run_coroutine(_awaited(returned)) if hasattr(returned, "__await__") else returned
         )
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result
+    except (Exception, SystemExit, EventWait) as error:  # noqa: BLE001 - an exception is its result
         return error
 
 
@@ -89,7 +90,7 @@ async def _run_handler_async(call: HandlerCall) -> object:
     try:
         coroutine = call.call()
         return check_awaited(call.tracker, await coroutine if call.was_called else None)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result
+    except (Exception, SystemExit, EventWait) as error:  # noqa: BLE001 - an exception is its result
         return error
 
 
@@ -105,5 +106,5 @@ async def _awaited(returned: Awaitable[object]) -> object:
     """
     try:
         return await returned
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result
+    except (Exception, SystemExit, EventWait) as error:  # noqa: BLE001 - an exception is its result
         return error

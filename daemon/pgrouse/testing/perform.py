@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pgrouse import jsonb
+from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
+from pgrouse.errors import EventTimeout
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.outcome import Outcome
+from pgrouse.handlers.outcome import EventWait, Outcome
 from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.handler_call import completed_by, handler_of, run_handler, run_handler_async
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
@@ -31,6 +33,7 @@ def perform(
     max_attempts: int | None = None,
     conn: AnyConnection | None = None,
     resources: Any = None,
+    events: Iterable[tuple[str, Any]] = (),
 ) -> Any:
     """Call a handler as a daemon does, with a context, and return the `Attempt`; await it where an event loop runs.
 
@@ -52,6 +55,8 @@ def perform(
         conn: the connection on which `ctx.publish()` publishes; one of psycopg, of the handler's kind. The message is
             not in the queue, so `ctx.transaction()` and `ctx.step()` need `drain`.
         resources: the value of `ctx.resources`.
+        events: what was signalled, each with its name and payload; `EventTimeout` as the payload is a time-out. A wait
+            for another event ends the attempt with the outcome `wait_for_event`.
 
     Raises:
         InvalidMessage: the payload cannot be published.
@@ -77,7 +82,9 @@ def perform(
         runs=number if runs is None else runs,
     )
     handler = handler_of(topic, function)
-    call = to_call(handler, [message], TestRuntime(conn, resources=resources))
+    call = to_call(
+        handler, [message], TestRuntime(conn, resources=resources, given_events=[_saved(*each) for each in events])
+    )
     return _on_the_loop(handler, call) if is_on_event_loop() else _attempt(call, run_handler(call))
 
 
@@ -87,8 +94,13 @@ async def _on_the_loop(handler: Handler, call: HandlerCall) -> Attempt:
 
 def _attempt(call: HandlerCall, returned: object) -> Attempt:
     try:
-        if isinstance(returned, BaseException) and not isinstance(returned, Outcome):
+        if isinstance(returned, BaseException) and not isinstance(returned, Outcome | EventWait):
             raise returned
         return attempt([*call.to_settlements(returned), *completed_by(call)][0])
     finally:
         del returned  # an exception in it has this frame in its traceback
+
+
+def _saved(name: str, payload: Any) -> SavedEvent:
+    timed_out = payload is EventTimeout
+    return SavedEvent(name, None if timed_out else jsonb.encode(payload), timed_out)

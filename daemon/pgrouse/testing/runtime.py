@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 
+from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
@@ -49,6 +50,7 @@ class TestRuntime:
         conn: the test's connection; None = there is none, and handlers get an error that says so.
         dsn: the database that handlers of the other kind connect to; None = they cannot.
         resources: the resources that handlers share, as a lifespan yields them.
+        given_events: the events of the message; None = those in the database.
 
     Attributes:
         done: the ids of messages that handlers completed with `ctx.transaction()` or `ctx.complete()`.
@@ -58,9 +60,16 @@ class TestRuntime:
     __test__ = False  # pytest collects classes with such a name
     stopping = False
     encryption = NoEncryption()
+    web_url = "https://pgrouse.example"
 
-    def __init__(self, conn: TestConnection | None, dsn: str | None = None, resources: Any = None) -> None:
-        self.conn, self.dsn, self.resources = conn, dsn, resources
+    def __init__(
+        self,
+        conn: TestConnection | None,
+        dsn: str | None = None,
+        resources: Any = None,
+        given_events: Sequence[SavedEvent] | None = None,
+    ) -> None:
+        self.conn, self.dsn, self.resources, self.given_events = conn, dsn, resources, given_events
         self.done: set[int] = set()
         self.completing: dict[int, Message] = {}
         self._progress: dict[int, str] = {}

@@ -89,7 +89,7 @@ class Service:
         self.in_flight = InFlight()
         self.metrics = MetricsRecorder(handlers)
         self.settle_buffer = SettleBuffer(self.wake_events, self.metrics)
-        self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, encryption_of(settings))
+        self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, encryption_of(settings), settings.web.url)
         self.schemas, self.topic_changed = SchemaCache(handlers), WakeEvent()
         children = _children(settings, handlers, self.runtime.encryption.cipher)
         self.observer = _observer(settings, self.name)

@@ -79,6 +79,8 @@ SUCCEEDED = AttemptOutcome()
 Row = tuple[int, int, AttemptOutcome]
 # The results of kinds for which the database has no choice.
 RESULTS = {SettleKind.COMPLETE: "success", SettleKind.REJECT: "rejected", SettleKind.FAIL: "failed"}
+# What a function on Spark returns: no message of a batch waits for an event.
+KINDS = tuple(kind for kind in SettleKind if kind is not SettleKind.WAIT)
 # The kind under which a message that waits again is counted.
 WAITING = {SettleKind.EXPIRE: SettleKind.RETRY}
 DEAD = ("rejected", "failed", "lock_expired")
@@ -197,10 +199,11 @@ def parse_kind(text: str | None) -> SettleKind:
     Raises:
         ConfigError: there is no kind with this name.
     """
-    try:
-        return SettleKind(text or SettleKind.COMPLETE)
-    except ValueError:
-        raise ConfigError(f"outcome must be one of {', '.join(SettleKind)}, found {text!r}") from None
+    if not text:
+        return SettleKind.COMPLETE
+    if text not in KINDS:
+        raise ConfigError(f"outcome must be one of {', '.join(KINDS)}, found {text!r}")
+    return SettleKind(text)
 
 
 def parse_pause(text: str | None) -> str | None:

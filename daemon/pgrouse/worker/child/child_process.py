@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
@@ -28,6 +28,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from pgrouse import log, schema_name
+from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
@@ -55,7 +56,7 @@ MAX_REPORTS = 100
 DATAGRAM = 65_536
 
 NO_CONNECTION = (
-    'ctx.transaction(), ctx.publish() and ctx.step() are not available with isolation = "process", '
+    'ctx.transaction(), ctx.publish(), ctx.step() and ctx.signal_url() are not available with isolation = "process", '
     "which has no connection of the worker: "
     "run the handler in a thread, or open a connection of your own, and give it to ctx.complete() and pgrouse.publish"
 )
@@ -101,15 +102,17 @@ class ChildRuntime:
 
     Args:
         is_encrypted: whether the daemon encrypts the topic.
+        given_events: the events of the message that the daemon knows.
 
     Attributes:
         is_completing: whether the handler has called `ctx.complete()`.
     """
 
     stopping = False
+    web_url = None
 
-    def __init__(self, is_encrypted: bool) -> None:
-        self.encryption = ChildEncryption(is_encrypted)
+    def __init__(self, is_encrypted: bool, given_events: Sequence[SavedEvent]) -> None:
+        self.encryption, self.given_events = ChildEncryption(is_encrypted), given_events
         self.is_completing = False
 
     @property
@@ -215,9 +218,14 @@ class ChildProcesses:
         )
         self._pool = ChildPool(initialize, (self._theirs.fileno(),))
 
-    async def run(self, messages: list[Message], limit_s: float | None) -> ChildResult:
-        """Run the handler for these messages in a child; its timeout starts when a child starts it."""
-        ended: ChildResult = await self._pool.call(run_handler, messages, trace_context.current(), limit_s=limit_s)
+    async def run(self, messages: list[Message], limit_s: float | None, events: Sequence[SavedEvent]) -> ChildResult:
+        """Run the handler for these messages in a child; its timeout starts when a child starts it.
+
+        events: those of the message, for `ctx.wait_for_event`.
+        """
+        ended: ChildResult = await self._pool.call(
+            run_handler, messages, trace_context.current(), events, limit_s=limit_s
+        )
         return ended
 
     def close(self) -> None:
@@ -248,19 +256,21 @@ def _report(message: Message, **what: Any) -> None:
         _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
 
 
-def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
-    """Run the handler for these messages, in the child and within this trace.
+def run_handler(messages: list[Message], trace: dict[str, str], events: Sequence[SavedEvent]) -> ChildResult:
+    """Run the handler for these messages with these events, in the child and within this trace.
 
     Return the same as `ChildProcesses.run`.
     """
     assert _handler is not None  # noqa: S101 - set by `_initialize`
     with nullcontext() if _lifespan is None else _lifespan.busy():
-        return _clean_context.copy().run(_call_handler, _handler, messages, trace)
+        return _clean_context.copy().run(_call_handler, _handler, messages, trace, events)
 
 
-def _call_handler(handler: Handler, messages: list[Message], trace: dict[str, str]) -> ChildResult:
+def _call_handler(
+    handler: Handler, messages: list[Message], trace: dict[str, str], events: Sequence[SavedEvent]
+) -> ChildResult:
     current_attempt.set_messages(messages)
-    runtime = ChildRuntime(_is_encrypted)
+    runtime = ChildRuntime(_is_encrypted, events)
     call = to_call(handler, messages, runtime)
     with trace_context.use_context(trace):
         began = monotonic()

@@ -13,9 +13,12 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
+from pgrouse.client.calls.event import SavedEvent, load_events
 from pgrouse.client.calls.processing.settle import complete
 from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message, claim_refs
+from pgrouse.errors import LockLost
+from pgrouse.handlers.ctx.step import AsyncStepConnection, ask
 from pgrouse.handlers.encryption import Encryption
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
 from pgrouse.process.new_thread import call_in_new_thread
@@ -36,14 +39,25 @@ class DaemonRuntime:
     Args:
         metrics: records the messages that a handler completes in its own transaction.
         encryption: encrypts the outputs of such transactions.
+        web_url: the address of the web server, if it is known.
 
     Attributes:
         stopping: whether the daemon is shutting down.
         resources: what the lifespan yielded.
     """
 
-    def __init__(self, db: Database, in_flight: InFlight, metrics: MetricsRecorder, encryption: Encryption) -> None:
+    given_events = None
+
+    def __init__(
+        self,
+        db: Database,
+        in_flight: InFlight,
+        metrics: MetricsRecorder,
+        encryption: Encryption,
+        web_url: str | None = None,
+    ) -> None:
         self.stopping = False
+        self.web_url = web_url
         self.resources: Any = None
         self.encryption = encryption
         self.metrics = metrics
@@ -115,6 +129,14 @@ class DaemonRuntime:
         # Do not keep the future in a variable: an exception that it raises has this frame in its traceback.
         self._in_flight.extend(message, lock_duration).result()
         return DONE
+
+    async def load_events(self, message: Message) -> list[SavedEvent]:
+        """Return the events that a message has got; none if it was lost. Tries until the database answers."""
+        access = AsyncStepConnection(self.pool)
+        try:
+            return await ask(message, self, access, None, load_events(message.id, message.claim_id))
+        except LockLost:
+            return []
 
     async def complete_first(self, messages: Sequence[Message]) -> list[int]:
         """Complete messages before their handler runs; return the ids of those whose lock was lost.

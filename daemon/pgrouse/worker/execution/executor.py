@@ -256,7 +256,7 @@ class HandlerExecutor:
             case ExecutionMode.THREAD:
                 return ThreadRunner(self.threads, self.in_flight, record_run)
             case ExecutionMode.PROCESS:
-                return ChildRunner(self.children[handler.topic], self.in_flight, record_run)
+                return ChildRunner(self.children[handler.topic], self.runtime, self.in_flight, record_run)
 
     def _limit(self, handler: Handler) -> int | None:
         """Return how many messages or batches of a topic may be in flight at once; None = as many as the worker's."""

@@ -23,12 +23,13 @@ from types import CoroutineType
 from typing import Protocol
 
 from pgrouse import events
+from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.event_logger import log
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.outcome import Outcome, describe
+from pgrouse.handlers.outcome import EventWait, Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
 from pgrouse.worker.child.child_link import ChildDied
 from pgrouse.worker.child.child_process import ChildProcesses
@@ -126,7 +127,7 @@ class LoopRunner:
         except BaseException as error:
             if _is_being_closed():
                 raise
-            if run.stop_reason is not None and not isinstance(error, Outcome):
+            if run.stop_reason is not None and not isinstance(error, Outcome | EventWait):
                 # An exception that the stop caused is not the handler's failure.
                 self._record(began)
                 raise asyncio.CancelledError from error
@@ -273,18 +274,25 @@ class ChildRunner:
         record_run: records how long a call took, in seconds.
     """
 
-    def __init__(self, children: ChildProcesses, in_flight: InFlight, record_run: Callable[[float], None]) -> None:
-        self._children, self._in_flight, self._record_run = children, in_flight, record_run
+    def __init__(
+        self,
+        children: ChildProcesses,
+        runtime: DaemonRuntime,
+        in_flight: InFlight,
+        record_run: Callable[[float], None],
+    ) -> None:
+        self._children, self._runtime, self._in_flight, self._record_run = children, runtime, in_flight, record_run
 
     def start(self, call: HandlerCall) -> None:
         """Do nothing: `finish` makes the call."""
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Call the handler in a child, whose timeout starts when the child starts the handler."""
+        events = await self._events(call.messages)
         began = time.monotonic()
         ran_s: float | None
         try:
-            settlements, ran_s, is_completing = await self._children.run(call.messages, call.limit_s)
+            settlements, ran_s, is_completing = await self._children.run(call.messages, call.limit_s, events)
             if is_completing:
                 self._in_flight.mark_completing(call.messages)
         except Exception as error:  # noqa: BLE001 - a timeout, a death, or anything that cannot be pickled
@@ -292,6 +300,15 @@ class ChildRunner:
         if ran_s is not None:
             self._record_run(ran_s)
         return settlements
+
+    async def _events(self, messages: list[Message]) -> list[SavedEvent]:
+        """Return the events of a message: a child cannot ask for them.
+
+        Only a message that has run before may have waited. If it has got an event before its first wait, it waits for a
+        moment, and gets that in its second run.
+        """
+        first, *others = messages
+        return [] if others or first.runs <= 1 else await self._runtime.load_events(first)
 
 
 def _without_result(call: HandlerCall, error: Exception) -> list[Settlement]:

@@ -57,7 +57,7 @@ def log_ends(settlements: Iterable[Settlement], completed: Iterable[Message], to
     for message in (*done, *completed):
         log.debug(events.MESSAGE_COMPLETED, **_message_keys(message), took_s=round(took_s, 3))
     for each in settlements:
-        if each.kind is SettleKind.DEFER:
+        if each.kind in (SettleKind.DEFER, SettleKind.WAIT):
             log.debug(events.MESSAGE_DEFERRED, **_message_keys(each.message), took_s=round(took_s, 3))
 
 

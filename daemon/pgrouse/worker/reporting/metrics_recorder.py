@@ -48,6 +48,7 @@ RESULT_OF_KIND = {
     SettleKind.RETRY: AttemptResult.RETRIED,
     SettleKind.DEFER: AttemptResult.DEFERRED,
     SettleKind.RELEASE: AttemptResult.RELEASED,
+    SettleKind.WAIT: AttemptResult.DEFERRED,
 }
 
 
