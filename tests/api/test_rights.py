@@ -25,6 +25,8 @@ from tests.sql.queue import Queue
 OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /v1/openapi.json", "GET /v1/docs", "GET /runbooks"),
     *("GET /livez", "GET /readyz"),
+    # The signature is the right.
+    *("GET /signal/{message_id}/{name:path}", "POST /signal/{message_id}/{name}"),
 }
 # This route checks the token itself, since it also answers during an outage, when no token can be checked.
 BY_ITSELF = {"GET /metrics"}
@@ -87,10 +89,12 @@ def test_no_route_that_changes_something_is_for_viewers() -> None:
     assert {way.path for way in changing if Role.PUBLISHER in way.roles} == {
         *("/v1/messages", "/v1/messages/batch", "/v1/topics/{topic}/messages", "/messages/new"),
         *("/v1/batches", "/v1/batches/{batch_id}/close"),
+        *("/v1/messages/{message_id}/signal", "/v1/topics/{topic}/signal", "/v1/messages/{message_id}/signal-url"),
     }
     assert {way.path for way in changing if Role.WORKER in way.roles} == {
         *("/v1/claim", "/v1/settle", "/v1/heartbeat"),
         *("/v1/messages/{message_id}/settle", "/v1/messages/{message_id}/heartbeat"),
+        "/v1/messages/{message_id}/events",
     }
 
 
@@ -137,6 +141,7 @@ def shop(site: Site) -> Iterator[httpx.Client]:
             {"messages": [{"topic": "mail", "payload": None}, {"topic": "other", "payload": None}]},
         ),
         ("POST", "/v1/topics/other/messages", {}),
+        ("POST", "/v1/topics/other/signal", {"key": "k", "name": "ok"}),
         ("POST", "/v1/claim", {"topics": ["mail", "other"]}),
         ("GET", "/v1/messages?topic=other", None),
         ("GET", "/v1/dead?topic=other", None),

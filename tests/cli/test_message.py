@@ -406,3 +406,65 @@ def test_waiting_messages_are_deleted_and_others_are_named(
         f"pgrouse: message {each}" for each in wanted[1:]
     ]
     assert queue.message(states["ready"]) is None
+
+
+# signal
+
+
+def wait(queue: Queue, **columns: Any) -> int:
+    published = queue.publish("waits", **columns)
+    assert queue.settle("wait_for_event", queue.claim("waits"), ["ok"], [1], ["7 days"]) == []
+    return published
+
+
+def test_a_signal_continues_a_message_that_waits(pgrouse: Shell, queue: Queue) -> None:
+    published = wait(queue)
+
+    ran = pgrouse("message", "signal", published, "ok", "--payload", '{"by": "anna"}')
+
+    assert (ran.code, ran.out) == (0, f"signalled ok to {published}\n")
+    (claimed,) = queue.claim("waits")
+    (event,) = queue.rows("SELECT * FROM messages.load_events(%s, %s)", [claimed.id, claimed.claim_id])
+    assert event.payload == '{"by": "anna"}'
+
+
+def test_a_key_finds_the_message_that_waits(pgrouse: Shell, queue: Queue) -> None:
+    published = wait(queue, key="k")
+
+    assert pgrouse("message", "signal-key", "waits", "k", "ok", "--json").object == {"id": published, "event": "ok"}
+    assert [row.id for row in queue.claim("waits")] == [published]
+
+
+def test_a_signal_for_nothing_is_a_problem(pgrouse: Shell, queue: Queue) -> None:
+    published = wait(queue)
+    queue.call("cancel", [published])
+
+    by_id, by_key = pgrouse("message", "signal", published, "ok"), pgrouse("message", "signal-key", "waits", "k", "ok")
+
+    assert (by_id.code, by_key.code) == (1, 1)
+    assert f"message {published} was not signalled: it has ended" in by_id.err
+    assert "no message of topic waits with the key k waits or runs" in by_key.err
+
+
+def test_a_message_that_waits_shows_for_what_and_until_when(pgrouse: Shell, queue: Queue) -> None:
+    published = wait(queue)
+
+    shown = pgrouse("message", "show", published)
+
+    assert "waits for    event ok, until " in shown.out
+    assert pgrouse("message", "show", published, "--json").object["waits_for"]["event"] == "ok"
+    assert "its handler waits for the event" in pgrouse("explain", published).out
+
+
+def test_a_signed_url_is_printed_where_the_web_server_has_an_address(
+    pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = wait(queue)
+    without = pgrouse("message", "signal-url", published, "ok")
+    monkeypatch.setenv("PGROUSE_WEB__URL", "https://queue.example.com")
+
+    made = pgrouse("message", "signal-url", published, "ok", "--expires", "1h")
+
+    assert without.code == 78
+    assert "web.url is not set" in without.err
+    assert made.out.startswith(f"https://queue.example.com/signal/{published}/ok?until=")

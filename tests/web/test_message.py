@@ -139,6 +139,37 @@ def test_a_waiting_message_is_retried_at_once(visitor: Visitor, queue: Queue) ->
 
 
 @pytest.mark.long
+def test_a_message_that_waits_for_an_event_is_signalled_by_a_button(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish()
+    queue.settle("wait_for_event", queue.claim(), ["approved"], [1], ["7 days"])
+    page = visitor.open(f"/messages/{published}")
+    expect(page.locator(".reasons")).to_contain_text("Its handler waits for the event")
+    expect(page.get_by_label("Event")).to_have_value("approved")
+
+    page.get_by_label("Payload (JSON)").fill('{"by": "anna"}')
+    page.get_by_role("button", name="Signal it").click()
+
+    expect(page.get_by_role("status").filter(has_text="It has got the event.")).to_be_visible()
+    (claimed,) = queue.claim()
+    (event,) = queue.rows("SELECT * FROM messages.load_events(%s, %s)", [claimed.id, claimed.claim_id])
+    assert (event.name, event.payload) == ("approved", '{"by": "anna"}')
+
+
+def test_the_page_of_a_signed_url_signals_by_its_button(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish()
+    queue.settle("wait_for_event", queue.claim(), ["approved"], [1], ["7 days"])
+    until = queue.value("SELECT date_trunc('second', messages.now() + interval '1 day')")
+    signature = queue.call("sign_signal", published, "approved", until)
+    page = visitor.open(f"/signal/{published}/approved?until={int(until.timestamp())}&number=1&signature={signature}")
+    assert queue.claim() == []
+
+    page.get_by_role("button", name="Confirm").click()
+
+    expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+    assert [row.id for row in queue.claim()] == [published]
+    assert complaints(page, "/signal") == []
+
+
 @pytest.mark.parametrize(("word", "result"), [("Cancel", "cancelled"), ("Skip", "failed")])
 def test_a_waiting_message_is_cancelled_after_a_second_click(
     visitor: Visitor, queue: Queue, word: str, result: str
@@ -251,7 +282,7 @@ def test_a_viewer_sees_no_button_and_cannot_act(visitor: Visitor, site: Site, qu
             page.locator("main button:not([role=search] button, .copy), main summary.button, main a.button")
         ).to_have_count(0)
     for path in (
-        *(f"/messages/{waiting}/{word}" for word in ("retry", "cancel", "skip", "edit")),
+        *(f"/messages/{waiting}/{word}" for word in ("retry", "signal", "cancel", "skip", "edit")),
         *(f"/messages/{died}/redrive", "/dead/redrive", "/dead/silence", "/dead/unsilence"),
     ):
         assert httpx.post(site.url + path, headers=headers).status_code == 403, path

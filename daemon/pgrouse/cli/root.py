@@ -28,7 +28,10 @@ SECTIONS = {
     },
     "Messages": {
         "publish": ("pgrouse.cli.queue.publish:publish", "Publish a message and print its id."),
-        "message": ("pgrouse.cli.queue.message:message", "List, show, edit, retry, cancel, skip and unblock messages."),
+        "message": (
+            "pgrouse.cli.queue.message:message",
+            "List, show, edit, signal, retry, cancel, skip and unblock messages.",
+        ),
         "explain": ("pgrouse.cli.queue.explain:explain", "Explain why a message is not running, or how it ended."),
         "dead": ("pgrouse.cli.queue.dead:dead", "List, group and show dead messages, requeue dead letters."),
         "redrive": ("pgrouse.cli.queue.redrive:redrive", "Put dead messages back."),

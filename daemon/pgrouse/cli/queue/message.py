@@ -9,6 +9,7 @@ import click
 import psycopg
 
 from pgrouse.cli.queue.message_view import show_message
+from pgrouse.cli.queue.signal import make_signal_url, signal, signal_key
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now
@@ -25,7 +26,11 @@ LIVE_STATES = ("ready", "delayed", "retrying", "running")
 
 @click.group(cls=CommandGroup)
 def message() -> None:
-    """List, show, edit, retry, cancel, skip and unblock messages."""
+    """List, show, edit, signal, retry, cancel, skip and unblock messages."""
+
+
+for each in (signal, signal_key, make_signal_url):
+    message.add_command(each)
 
 
 @message.command("list")

@@ -12,6 +12,7 @@ import click
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
+from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
 from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_steps, read_message
@@ -48,6 +49,7 @@ def show_message(
             neighbours = run(conn, workflow(message_id))
             for side in ("before", "after"):
                 row[side] = [_without_direction(each) for each in neighbours if each.direction == side]
+            row["waits_for"] = waits_for(run(conn, explain(message_id)))
             row["steps"] = [asdict(each) for each in run(conn, find_steps(message_id))] if contents else []
     if row is None:
         session.problem(f"there is no message {message_id}: it was never published, or was deleted from the archive")
@@ -125,6 +127,7 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         if row["available_at"] - row["created_at"] > AT_ONCE and row["available_at"] != NEVER
         else None,
         "expires": _time_text(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
+        "waits for": _event_text(row["waits_for"], now),
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
         "timeout": row.get("timeout") and f"{show(row['timeout'])}, its own",
         "backoff": row.get("backoff") and f"{row['backoff']}, its own",
@@ -144,6 +147,18 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "dead letter": next((f"{m['id']} ({_state(m)})" for m in row.get("lineage", []) if m["kind"] == "copy"), None),
     }
     return [(name, str(value)) for name, value in facts.items() if value is not None]
+
+
+def waits_for(reasons: list[Reason]) -> dict[str, Any] | None:
+    """Return the event that a message waits for, and until when, as explain tells it; None = it waits for none."""
+    return next((each.detail for each in reasons if each.code == "waiting_for_event"), None)
+
+
+def _event_text(waited: dict[str, Any] | None, now: datetime) -> str | None:
+    if waited is None:
+        return None
+    until = waited["until"]
+    return f"event {waited['event']}" + (f", until {_time_text(datetime.fromisoformat(until), now)}" if until else "")
 
 
 def _without_direction(each: Neighbour) -> dict[str, Any]:

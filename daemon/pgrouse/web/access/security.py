@@ -75,6 +75,8 @@ Answer = Callable[[Request, Problem], Response]
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Paths that need no authentication, and the limit of their bodies.
 PUBLIC_PATHS = ("/login", "/logout")
+# A signed URL is its own credential.
+SIGNED_PREFIX = "/signal/"
 PUBLIC_MAX_BYTES = 16_384
 # Probes and scrapes come by the name of a service, or by none. A probe tells only whether the server works; metrics
 # name topics.
@@ -171,7 +173,8 @@ class SecurityMiddleware:
 
     async def _limit(self, request: Request) -> int:
         """Return the limit of the body; before the caller is identified it is small."""
-        if route_path(request.scope) in PUBLIC_PATHS:
+        path = route_path(request.scope)
+        if path in PUBLIC_PATHS or path.startswith(SIGNED_PREFIX):
             return PUBLIC_MAX_BYTES
         await self.authenticator.identify(request)
         return self.max_body_bytes

@@ -17,7 +17,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -133,6 +133,22 @@ class TokenCache:
             self._record_failure(network)
             raise too_many_failures()
         return caller
+
+    async def check_url(self, address: str, check: Callable[[], Awaitable[str]]) -> str:
+        """Return what a signed URL is worth. Wrong ones count, and are limited, as wrong tokens.
+
+        Args:
+            address: the client's.
+            check: asks the database; it returns `invalid` for a wrong one.
+        """
+        network = _network(address)
+        if len(self._recent_failures(network)) >= MAX_FAILURES:
+            await self._throttle()
+        async with self._unknown_slot():
+            worth = await check()
+        if worth == "invalid":
+            self._record_failure(network)
+        return worth
 
     @asynccontextmanager
     async def _unknown_slot(self) -> AsyncIterator[None]:

@@ -94,6 +94,7 @@ def allowed_actions(row: Row, *, is_allowed: bool = True) -> dict[str, bool]:
     possible = {
         # What comes after others waits for no time.
         "retry": state in ("delayed", "retrying") and row["available_at"] < NEVER,
+        "signal": state in search.LIVE,
         "cancel": state in search.LIVE,
         "skip": state in search.WAITING,
         "edit": state in search.WAITING and is_small and not is_encrypted,

@@ -21,6 +21,7 @@ from pgrouse.web.pages import (
     reference,
     runbooks,
     schedules,
+    signal,
     tokens,
     topic,
     topics,
@@ -30,6 +31,7 @@ from pgrouse.web.pages import (
 # Every page is named here: what is not in the list is not served.
 ROUTERS: list[APIRouter] = [
     login.router,
+    signal.router,
     overview.router,
     topics.router,
     topic.router,

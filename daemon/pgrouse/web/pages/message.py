@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls import dead, operate
+from pgrouse.client.calls import dead, event, operate
 from pgrouse.client.queries.message import read_message
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.access import fan_out
@@ -32,6 +33,7 @@ Reason = Annotated[str, Form(max_length=1000)]
 # The text for each result of an action, as the query string of the page names it.
 RESULT_TEXTS = {
     "retried": "It is due now.",
+    "signalled": "It has got the event.",
     "cancelled": "It is cancelled.",
     "skipped": "It is skipped: archived as failed, so that those behind it can run.",
     "edited": "It is edited.",
@@ -44,7 +46,7 @@ RESULT_TEXTS = {
     "too_large": "It stays dead: the text of its payload or headers is too large. Edit it to redrive it.",
     "redriven_before": "It was redriven before.",
 }
-SUCCEEDED = ("retried", "cancelled", "skipped", "edited", "redriven")
+SUCCEEDED = ("retried", "signalled", "cancelled", "skipped", "edited", "redriven")
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
@@ -62,9 +64,16 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
         "message": row,
         "events": message_detail.timeline(row),
         "progress": message_detail.progress(row["progress"]),
+        "waits_for": _event(around["reasons"]),
         "can": message_detail.allowed_actions(row, is_allowed=caller.may(Role.OPERATOR, row["topic"])),
         **around,
     }
+
+
+def _event(reasons: list[Row]) -> str:
+    """Return the event that the message waits for; empty: none."""
+    found = next((each["detail_json"] for each in reasons if each["code"] == "waiting_for_event"), None)
+    return str(json.loads(found)["event"]) if found else ""
 
 
 async def _read(conn: Connection, caller: Caller, message_id: int) -> Row:
@@ -125,6 +134,26 @@ async def download(request: Request, caller: Viewer, message_id: str) -> Respons
 async def retry(request: Request, caller: Operator, message_id: str) -> Response:
     """Let it be tried at once."""
     return await _act(request, caller, message_id, "retried", operate.retry_now)
+
+
+@router.post("/messages/{message_id}/signal")
+async def signal(
+    request: Request,
+    caller: Operator,
+    message_id: str,
+    name: Annotated[str, Form(max_length=1000)],
+    payload: Annotated[str, Form(max_length=message_detail.MAX_EDIT_CHARS)] = "",
+) -> Response:
+    """Give it the event for which its handler waits, or will wait."""
+    try:
+        given = _json(payload, "payload") if payload.strip() else None
+    except InvalidMessage as refused:
+        raise Problem(422, str(refused), "invalid") from None
+    async with writing(request, caller) as conn:
+        row = await _read(conn, caller, _id(message_id))
+        check_permission(caller, Role.OPERATOR, row["topic"])
+        found = await run_async(conn, event.signal(row["id"], name, given))
+    return await _back(request, row["id"], "too_late" if found is None else "signalled")
 
 
 @router.post("/messages/{message_id}/cancel")

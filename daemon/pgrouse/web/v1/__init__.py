@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from pgrouse.web.v1 import (
     batch,
     dead,
+    event,
     message,
     publish,
     schedule,
@@ -24,6 +25,7 @@ ROUTERS: list[APIRouter] = [
     work.router,
     message.router,
     batch.router,
+    event.router,
     dead.router,
     topic.router,
     subscription.router,

@@ -123,6 +123,7 @@ ALLOWED_FIELDS = {
     SettleKind.FAIL: {"error"},
     SettleKind.DEFER: {"delay", "until", "state", "pause", "reason"},
     SettleKind.RELEASE: {"ran"},
+    SettleKind.WAIT: {"event", "event_number", "delay"},
 }
 
 
@@ -130,7 +131,7 @@ class SettleRequest(RequestModel):
     """How an attempt ended.
 
     It is `complete`; `retry` while attempts are left, or `expire`, the same when it ran too long; `reject` or `fail`
-    permanently; `defer` or `release`, which do not use up the attempt.
+    permanently; `defer`, `release` or `wait_for_event`, which do not use up the attempt.
     """
 
     model_config = example(outcome="complete", output={"ok": True})
@@ -143,7 +144,8 @@ class SettleRequest(RequestModel):
     error: Text | None = None
     """For retry, expire, reject and fail: the error."""
     delay: Wait | None = None
-    """For retry and defer: how long to wait. Default for retry: the topic's backoff."""
+    """For retry and defer: how long to wait. Default for retry: the topic's backoff. For wait_for_event: how long at
+    most; without a limit unless given."""
     until: Timestamp | None = None
     """For defer: when the message becomes available, instead of `delay`."""
     state: Json = None
@@ -154,6 +156,10 @@ class SettleRequest(RequestModel):
     """For defer with a pause: what operators read beside it."""
     ran: bool | None = None
     """For release: whether work on the message had begun; then its run stays counted."""
+    event: Label | None = None
+    """For wait_for_event: the event. The message comes back with it, or when the time is over."""
+    event_number: int | None = Field(default=None, ge=1, le=1000)
+    """For wait_for_event: how many waits for an event of this name have begun, with this one; 1 unless given."""
 
     @model_validator(mode="after")
     def _fits(self) -> SettleRequest:
@@ -162,6 +168,8 @@ class SettleRequest(RequestModel):
             raise ValueError(f"{wrong[0]} is not for {self.outcome}")
         if {"delay", "until"} <= given:
             raise ValueError("delay and until were both given: use one of them")
+        if self.outcome is SettleKind.WAIT and self.event is None:
+            raise ValueError("event is missing: name the event that the message waits for")
         if self.pause and not {"delay", "until"} & given:
             raise ValueError("pause was given without delay or until: only operators pause without an end")
         return self
@@ -175,6 +183,8 @@ class SettleRequest(RequestModel):
                 return self.error or self.outcome.value
             case "after":
                 return self.delay
+            case "event_number":
+                return self.event_number or 1
         return getattr(self, field)
 
 
