@@ -42,6 +42,9 @@ NOT_BOUND = {
         "silenced_until",
         "alert_severity",
         "is_paused",
+        "topic_matches",
+        "patterns_of",
+        "inherits_from",
     },
     "called by pg_cron": {
         "expire_locks",

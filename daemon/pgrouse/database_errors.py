@@ -165,6 +165,10 @@ CONSTRAINTS: dict[str | None, tuple[str, str]] = {
         "that is not a valid topic name",
         "use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first",
     ),
+    "topic_or_pattern_is_a_name": (
+        "that is neither a topic name nor a pattern",
+        "use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first; a pattern ends with .* or .**",
+    ),
     "message_payload_fits_16_mib": (
         "the payload needs more than 16 MiB in the database",
         "store it elsewhere and publish where it is",

@@ -15,9 +15,9 @@ BEGIN
   FOR v_counted IN
     SELECT a.topic, a.attempts, coalesce(t.breaker, d.breaker) AS policy
     FROM (SELECT u.topic, count(*) AS attempts FROM unnest(p_topics) AS u (topic) GROUP BY u.topic) AS a
-    CROSS JOIN messages.topic AS d
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(a.topic)
     LEFT JOIN messages.topic AS t ON t.topic = a.topic
-    WHERE d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL
+    WHERE coalesce(t.breaker, d.breaker) IS NOT NULL
   LOOP
     INSERT INTO messages.breaker_count (topic, succeeded, failed)
     SELECT v_counted.topic, CASE WHEN p_succeeded THEN v_counted.attempts ELSE 0 END,

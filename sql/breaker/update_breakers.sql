@@ -18,9 +18,9 @@ BEGIN
   FOR v_counted IN
     SELECT c.topic, coalesce(t.breaker, d.breaker) AS policy
     FROM (SELECT DISTINCT c.topic FROM messages.breaker_count AS c) AS c
-    CROSS JOIN messages.topic AS d
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(c.topic)
     LEFT JOIN messages.topic AS t ON t.topic = c.topic
-    WHERE d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL
+    WHERE coalesce(t.breaker, d.breaker) IS NOT NULL
   LOOP
     PERFORM messages.update_breaker(v_counted.topic, v_counted.policy);
   END LOOP;
@@ -29,8 +29,8 @@ BEGIN
     WHERE b.ctid = ANY (ARRAY(
       SELECT o.ctid
       FROM messages.breaker AS o
-      CROSS JOIN messages.topic AS d
-      WHERE d.topic = '*' AND d.breaker IS NULL
+      JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(o.topic)
+      WHERE d.breaker IS NULL
         AND NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = o.topic AND t.breaker IS NOT NULL)
       FOR UPDATE OF o SKIP LOCKED))
     RETURNING b.*

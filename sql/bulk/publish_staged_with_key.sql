@@ -27,7 +27,7 @@ BEGIN
     ) AS d
     CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
     WHERE a.key_ttl IS NOT NULL OR (a.max_depth IS NOT NULL AND a.on_full = 'drop')
-      OR EXISTS (SELECT FROM messages.subscription AS u WHERE u.topic = d.topic);
+      OR EXISTS (SELECT FROM messages.subscription AS u WHERE u.topic = ANY (messages.names_of(d.topic)));
   END IF;
   dropped := 0;
   SELECT i.published, i.ignored INTO published, ignored

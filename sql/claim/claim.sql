@@ -11,9 +11,10 @@
 -- refused that, are archived as `rejected`, with the size as the error and no attempt counted.
 --
 -- Arguments: `p_worker`: any text that names the worker; it is shown to people, and `release_orphaned` looks for it; it
--- proves nothing. `p_topics`: the topics the worker handles. `p_limit`: the maximum number of messages, never more than
--- 10,000. `p_slots`: for each topic, the maximum number of its messages; NULL = no limit of its own. `p_bytes`: the
--- batch ends with the message at which the size of the batch (payloads, headers and states as text, and bodies) reaches
+-- proves nothing. `p_topics`: the topics the worker handles, and [patterns](#patterns-of-topics) like `orders.*`; a topic
+-- belongs to its own name, else to the most specific pattern of the list. `p_limit`: the maximum number of messages,
+-- never more than 10,000. `p_slots`: for each topic or pattern, the maximum number of its messages; NULL = no limit of
+-- its own, 0 = none, also not for a less specific pattern. `p_bytes`: the batch ends with the message at which the size of the batch (payloads, headers and states as text, and bodies) reaches
 -- this sum, or sooner once it has half of it; so the claim takes at least one message, however large it is.
 -- `p_lock_duration`: replaces the topic's `lock_duration`. `p_after_topic`, `p_after_channels` (`{"topic":
 -- "channel"}`): where the worker's last claim ended. The claim goes round the topics and channels from there, so that a

@@ -35,10 +35,10 @@ BEGIN
       WHERE c.topic = p_topic
         AND (num_nonnulls(c.concurrency, c.min_interval) > 0 OR messages.is_paused(c.paused_at, c.resume_at, p_now)))
   INTO v_policy
-  FROM messages.topic AS d
+  FROM messages.inherited_policy AS d
   LEFT JOIN messages.topic AS t ON t.topic = p_topic
   LEFT JOIN messages.breaker AS b ON b.topic = p_topic AND coalesce(t.breaker, d.breaker) IS NOT NULL
-  WHERE d.topic = '*';
+  WHERE d.topic = messages.inherits_from(p_topic);
 
   v_policy.stopped_until := CASE WHEN v_policy.stopped_until > p_now THEN v_policy.stopped_until END;
   v_policy.is_limited := num_nonnulls(v_policy.max_concurrency, v_policy.dequeue_rate, v_policy.probes) > 0;

@@ -41,14 +41,19 @@ DECLARE
   v_left      integer     := least(p_limit, 10000);
   v_bytes     bigint      := coalesce(p_bytes, 16777216);
   v_start     integer     := coalesce(p_start, p_limit);
+  v_patterns  text[]      := messages.topic_patterns(p_topics);
   -- With one topic, the claim does not look for the topic to begin with.
-  v_single    boolean     := cardinality(p_topics) = 1;
+  v_single    boolean     := cardinality(p_topics) = 1 AND v_patterns IS NULL;
   v_walk      text        := CASE WHEN p_after_topic IS NULL AND NOT v_single THEN 'topics ' || md5(p_topics::text) END;
   v_last      text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
   v_first     text        := CASE WHEN v_single THEN '' ELSE coalesce(p_after_topic, v_last, '') END;
   v_wrapped   boolean     := v_first = '';
   v_wanted    text[]      := p_topics;
+  v_except    text[];
+  v_slots     integer[]   := p_slots;
   v_topic     text;
+  -- The place in p_topics of the topic, or of the pattern that it belongs to.
+  v_entry     integer;
   v_is_rest   boolean     := false;
   v_found     integer;
   v_stopped   integer     := 0;
@@ -66,6 +71,13 @@ DECLARE
   v_last_row  messages.claimed_or_due;
 BEGIN
   PERFORM messages.check_claim(p_worker, p_topics, p_limit, p_lock_duration);
+  IF v_patterns IS NOT NULL AND p_slots IS NOT NULL THEN
+    -- A topic that has no slot must not be taken for one of a pattern.
+    SELECT coalesce(array_agg(t.topic) FILTER (WHERE (p_slots[t.nth] <= 0) IS NOT TRUE), '{}'),
+           array_agg(t.topic) FILTER (WHERE p_slots[t.nth] <= 0 AND right(t.topic, 1) <> '*')
+    INTO v_wanted, v_except
+    FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth);
+  END IF;
   IF p_message_id IS NOT NULL AND p_limit > 0 AND v_bytes > 0 THEN
     -- The same types as below: the plan of the UPDATE is kept for both.
     SELECT m.topic::text AS topic, m.priority::smallint, m.available_at::timestamptz AS low,
@@ -77,7 +89,12 @@ BEGIN
     FROM messages.message AS m
     CROSS JOIN messages.plain_policy(m.topic) AS q
     WHERE m.id = p_message_id AND m.claim_id IS NULL AND m.channel IS NULL AND m.available_at <= v_now
-      AND m.topic = ANY (p_topics) AND coalesce(p_slots[array_position(p_topics, m.topic::text)], 1) > 0 AND q.is_plain
+      AND CASE
+            WHEN v_patterns IS NULL THEN
+              m.topic = ANY (p_topics) AND coalesce(p_slots[array_position(p_topics, m.topic::text)], 1) > 0
+            ELSE messages.find_entry(p_topics, v_patterns, m.topic) = ANY (v_wanted)
+          END
+      AND q.is_plain
       AND (m.expires_at <= v_now OR m.content_bytes > 33554432
         OR m.attempts >= nullif(coalesce(m.max_attempts, (q.policy).max_attempts), 0)) IS NOT TRUE
     FOR NO KEY UPDATE OF m SKIP LOCKED;
@@ -93,21 +110,25 @@ BEGIN
       IF NOT v_is_rest THEN
         EXIT WHEN v_left <= 0 OR v_bytes <= 0 OR (v_single AND v_topic IS NOT NULL);
         v_topic := CASE
-          WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first))
+          WHEN v_single THEN p_topics[1]
+          ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first), true, v_patterns, v_except)
         END;
         IF v_topic IS NULL AND NOT v_wrapped THEN
           v_wrapped := true;
-          v_topic := messages.next_topic(v_wanted, '');
+          v_topic := messages.next_topic(v_wanted, '', true, v_patterns, v_except);
         END IF;
         EXIT WHEN v_topic IS NULL OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
-        v_found := 0;
+        v_entry := array_position(p_topics, v_topic);
+        IF v_entry IS NULL THEN
+          v_entry := array_position(p_topics, messages.find_pattern(v_patterns, v_topic));
+        END IF;
       END IF;
 
       -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next
       -- one picks and locks: a claim of few messages costs what its statements cost. One in 64 goes the other way, for
       -- what may be below a low-water mark.
       SELECT f.priority, f.low, f.first_max_attempts, q.policy,
-             p_slots[array_position(p_topics, v_topic)] - v_found AS slots,
+             v_slots[v_entry] AS slots,
              q.is_plain AND NOT c.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0
                AND (f.first_at > v_now) IS NOT TRUE AS is_plain,
              f.priority IS NULL AND NOT c.may_have_channels AND NOT v_is_rest AS is_empty,
@@ -129,7 +150,7 @@ BEGIN
         v_plan.picked := NULL;
       ELSE
         v_plan := messages.plan_claim(
-          v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[array_position(p_topics, v_topic)], v_bytes,
+          v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[v_entry], v_bytes,
           p_after_channels ->> v_topic);
         PERFORM messages.archive_unclaimable(v_plan.picked, p_worker);
         v_now := v_plan.at;
@@ -137,8 +158,9 @@ BEGIN
         v_stopped := v_stopped + v_plan.is_stopped::integer;
         IF v_plan.is_stopped AND v_stopped = 8 THEN
           -- To look at thousands of topics that are paused one by one takes seconds.
-          SELECT v_last_row.held_back || p.held_back, p.others INTO v_last_row.held_back, v_wanted
-          FROM messages.paused_topics(v_wanted, v_now) AS p;
+          SELECT v_last_row.held_back || p.held_back, p.others, v_except || p.except_topics
+          INTO v_last_row.held_back, v_wanted, v_except
+          FROM messages.paused_topics(v_wanted, v_now, v_patterns) AS p;
         END IF;
       END IF;
     END IF;
@@ -209,6 +231,13 @@ BEGIN
       EXIT WHEN v_by_id;
       v_left := v_left - v_found;
       v_start := v_start - v_found;
+      IF v_slots IS NOT NULL THEN
+        v_slots[v_entry] := v_slots[v_entry] - v_found;
+        IF v_patterns IS NOT NULL AND v_slots[v_entry] <= 0 THEN
+          -- The claim would go through all other topics of the pattern.
+          v_wanted := array_remove(v_wanted, p_topics[v_entry]);
+        END IF;
+      END IF;
       IF v_policy.dequeue_rate IS NOT NULL AND v_found > 0 THEN
         PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, v_found, v_now);
       END IF;
@@ -224,10 +253,26 @@ BEGIN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
   END IF;
   IF v_ended IS NULL AND p_look_ahead AND NOT (v_single AND v_is_empty) THEN
-    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, v_last_row.held_back));
+    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, CASE
+      WHEN v_patterns IS NULL OR p_slots IS NULL THEN v_last_row.held_back
+      ELSE coalesce(v_last_row.held_back, '{}') || (
+        SELECT coalesce(jsonb_object_agg('full ' || t.topic, NULL), '{}')
+        FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)
+        WHERE p_slots[t.nth] <= 0)
+    END));
   END IF;
   RETURN NEXT v_last_row;
 END
+$$;
+
+-- Returns which of a claim's topics and patterns a topic belongs to: its own name, else the most specific pattern.
+-- Called by: claim_with_next_due. p_patterns: those of p_topics. Locks: nothing. Result: NULL = none.
+CREATE OR REPLACE FUNCTION messages.find_entry(p_topics text[], p_patterns text[], p_topic text)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT CASE WHEN p_topic = ANY (p_topics) THEN p_topic ELSE messages.find_pattern(p_patterns, p_topic) END
 $$;
 
 -- Refuse a claim whose arguments make no sense.

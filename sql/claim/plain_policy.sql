@@ -18,7 +18,7 @@ AS $$
         d.max_concurrency, d.dequeue_rate, d.channel_concurrency, d.channel_min_interval, d.paused_at,
         t.max_concurrency, t.dequeue_rate, t.channel_concurrency, t.channel_min_interval, t.paused_at) > 0
       OR EXISTS (SELECT FROM messages.breaker AS b WHERE b.topic = p_topic AND b.position = 'open'))
-  FROM messages.topic AS d
+  FROM messages.inherited_policy AS d
   LEFT JOIN messages.topic AS t ON t.topic = p_topic
-  WHERE d.topic = '*'
+  WHERE d.topic = messages.inherits_from(p_topic)
 $$;

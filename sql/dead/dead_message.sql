@@ -44,10 +44,10 @@ BEGIN
     SELECT a.topic || '.dlq', a.channel, a.priority, a.payload, a.body, a.headers, a.state, messages.now(), 1,
            a.timeout, a.backoff, a.retention, a.id, a.topic, messages.now(), a.redrives
     FROM messages.message_archive AS a
-    CROSS JOIN messages.topic AS d
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(a.topic)
     LEFT JOIN messages.topic AS t ON t.topic = a.topic
     WHERE a.id = ANY (p_ids) AND a.archived_at = now()
-      AND d.topic = '*' AND coalesce(t.dead_letter, d.dead_letter)
+      AND coalesce(t.dead_letter, d.dead_letter)
       AND right(a.topic, 4) <> '.dlq' AND octet_length(a.topic) <= 196
       AND num_nonnulls(a.payload, a.body) = 1
       -- A message that is too large as text, from a time when that was not refused, would be refused now.

@@ -49,7 +49,6 @@ AS $$
                      THEN 'too_often'
                  END AS stop
           FROM (SELECT DISTINCT i.id FROM unnest(p_ids) AS i (id) WHERE i.id IS NOT NULL) AS asked
-          CROSS JOIN messages.topic AS def
           LEFT JOIN LATERAL (
             SELECT a.topic, a.key, a.redrives, a.archived_at, a.archived_at AS died_at,
                    a.result NOT IN ('success', 'cancelled') AS is_dead
@@ -63,9 +62,9 @@ AS $$
               AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = asked.id)
           ) AS d ON true
           CROSS JOIN LATERAL (SELECT coalesce(p_topic, d.topic) AS topic) AS wanted
+          JOIN messages.inherited_policy AS def ON def.topic = messages.inherits_from(wanted.topic)
           LEFT JOIN messages.topic AS t ON t.topic = wanted.topic
           LEFT JOIN messages.redrive_log AS l ON l.archived_id = asked.id
-          WHERE def.topic = '*'
         ) AS s
       ) AS k
       LEFT JOIN LATERAL (

@@ -46,7 +46,7 @@ BEGIN
            format('pgrouse topic set %s lock_duration=%ss', l.topic, ceil(2 * l.run_p99_s))
     FROM messages.latency('1 hour') AS l
     LEFT JOIN messages.topic AS own ON own.topic = l.topic
-    JOIN messages.topic AS d ON d.topic = '*'
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(l.topic)
     CROSS JOIN LATERAL (SELECT coalesce(own.lock_duration, d.lock_duration) AS lock_duration) AS p
     WHERE l.runs >= 20 AND make_interval(secs => l.run_p99_s) > p.lock_duration
     UNION ALL

@@ -70,7 +70,7 @@ BEGIN
       SELECT s.subscriber, 'the subscription to ' || s.topic FROM messages.subscription AS s
     ) AS t (topic, source)
     WHERE NOT messages.is_handled(t.topic)
-      AND NOT EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = t.topic AND s.subscriber <> t.topic)
+      AND NOT EXISTS (SELECT FROM messages.subscribers(t.topic) AS s WHERE s.subscriber <> t.topic)
       AND t.topic NOT IN (SELECT u.topic FROM unhandled AS u)
     GROUP BY t.topic
   )

@@ -9,7 +9,15 @@ DECLARE
   v_limit integer := least(p_policy.max_concurrency, p_policy.probes);
   v_held  jsonb;
   v_free  timestamptz;
+  v_from  text;
 BEGIN
+  -- The row that sets it, where that is a pattern.
+  v_from := (
+    SELECT n.name
+    FROM unnest(messages.names_of(p_topic)) WITH ORDINALITY AS n (name, nth)
+    JOIN messages.topic AS t ON t.topic = n.name AND t.max_concurrency IS NOT NULL
+    ORDER BY n.nth LIMIT 1);
+  v_from := CASE WHEN v_from <> p_topic THEN v_from END;
   IF v_limit IS NOT NULL THEN
     v_held := messages.slot_holders(p_topic, NULL, v_limit);
   END IF;
@@ -17,9 +25,11 @@ BEGIN
     code := CASE WHEN v_limit = p_policy.probes THEN 'probing' ELSE 'topic_full' END;
     reason := format(
       CASE code WHEN 'probing' THEN 'the breaker of topic %s lets %s run to see whether things are well again: %s'
-                ELSE 'topic %s has reached its limit of %s; running on %s' END,
-      p_topic, v_limit, messages.format_slot_holders(v_held));
-    detail := jsonb_build_object('limit', v_limit, 'held', v_held);
+                ELSE 'topic %s has reached its limit of %s%s; running on %s' END,
+      VARIADIC ARRAY[p_topic, v_limit::text]
+        || CASE code WHEN 'topic_full' THEN ARRAY[coalesce(', which ' || v_from || ' sets', '')] END
+        || messages.format_slot_holders(v_held));
+    detail := jsonb_build_object('limit', v_limit, 'held', v_held) || CASE WHEN v_from IS NULL THEN '{}' ELSE jsonb_build_object('set_by', v_from) END;
     RETURN NEXT;
   END IF;
   IF p_policy.dequeue_rate IS NOT NULL THEN

@@ -12,7 +12,8 @@ DECLARE
   v_limit  integer;
 BEGIN
   SELECT nullif(coalesce(p_message.max_attempts, t.max_attempts, d.max_attempts), 0) INTO v_limit
-  FROM messages.topic AS d LEFT JOIN messages.topic AS t ON t.topic = p_message.topic WHERE d.topic = '*';
+  FROM messages.inherited_policy AS d LEFT JOIN messages.topic AS t ON t.topic = p_message.topic
+  WHERE d.topic = messages.inherits_from(p_message.topic);
 
   IF p_message.expires_at <= p_now THEN
     code := 'outlived';

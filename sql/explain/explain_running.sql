@@ -11,7 +11,8 @@ DECLARE
   v_ticked timestamptz;
 BEGIN
   SELECT nullif(coalesce(p_message.max_attempts, t.max_attempts, d.max_attempts), 0) INTO v_limit
-  FROM messages.topic AS d LEFT JOIN messages.topic AS t ON t.topic = p_message.topic WHERE d.topic = '*';
+  FROM messages.inherited_policy AS d LEFT JOIN messages.topic AS t ON t.topic = p_message.topic
+  WHERE d.topic = messages.inherits_from(p_message.topic);
   detail := jsonb_build_object(
     'worker', p_message.locked_by, 'locked_at', p_message.locked_at, 'lock_expires_at', p_message.lock_expires_at,
     'attempt', p_message.attempts, 'max_attempts', v_limit,

@@ -17,9 +17,14 @@ BEGIN
          jsonb_build_object('topic', p.topic, 'channel', p.channel, 'paused_at', p.paused_at, 'paused_by', p.paused_by,
                             'reason', p.paused_reason, 'resume_at', p.resume_at)
   FROM (
-    SELECT 1 AS place, CASE s.topic WHEN '*' THEN 'every topic' ELSE 'topic ' || s.topic END AS what,
+    SELECT 1 AS place,
+           CASE
+             WHEN s.topic = '*' THEN 'every topic'
+             WHEN right(s.topic, 1) = '*' THEN 'the pattern ' || s.topic
+             ELSE 'topic ' || s.topic
+           END AS what,
            s.topic, NULL AS channel, s.paused_at, s.paused_by, s.paused_reason, s.resume_at
-    FROM messages.topic_state(ARRAY['*', p_topic]) AS s WHERE s.paused_topic = s.topic
+    FROM messages.topic_state(messages.names_of(p_topic) || '*'::text) AS s WHERE s.paused_topic = s.topic
     UNION ALL
     SELECT 2, format('channel %s of topic %s', c.channel, c.topic), c.topic, c.channel, c.paused_at, c.paused_by,
            c.paused_reason, c.resume_at

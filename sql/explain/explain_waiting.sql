@@ -8,6 +8,8 @@ DECLARE
   v_now    timestamptz     := messages.now();
   v_policy messages.policy := messages.claim_policy(p_message.topic, v_now);
   v_found  boolean;
+  -- By which patterns workers handle its topic.
+  v_patterns text[];
 BEGIN
   RETURN QUERY SELECT * FROM messages.explain_blocked(p_message);
   v_found := FOUND;
@@ -31,9 +33,18 @@ BEGIN
   END IF;
   IF NOT v_found THEN
     code := 'ready';
+    v_patterns := ARRAY(
+      SELECT p.pattern
+      FROM unnest(messages.patterns_of(p_message.topic)) WITH ORDINALITY AS p (pattern, nth)
+      WHERE EXISTS (
+        SELECT FROM messages.worker_state AS w
+        WHERE w.handles AND p.pattern = ANY (w.patterns) AND p_message.topic <> ALL (w.topics))
+      ORDER BY p.nth);
     reason := format(
-      'it has been ready for %s: the next claim takes it', messages.format_interval(v_now - p_message.available_at));
-    detail := jsonb_build_object('available_at', p_message.available_at);
+      'it has been ready for %s: the next claim takes it%s', messages.format_interval(v_now - p_message.available_at),
+      '; workers handle its topic by the pattern ' || nullif(array_to_string(v_patterns, ', '), ''));
+    detail := jsonb_build_object('available_at', p_message.available_at)
+      || CASE WHEN v_patterns = '{}' THEN '{}' ELSE jsonb_build_object('patterns', v_patterns) END;
     RETURN NEXT;
   END IF;
 END

@@ -1,8 +1,8 @@
 -- Delete rows of some pages of one partition of the archive.
 -- Called by: purge, purge_archive. Locks: the rows it deletes. Result: how many.
 -- Rows that an export has not read yet stay, whatever is asked for.
--- p_topic: of this topic; '*' = of topics without a retention of their own; NULL = of all. p_before: only rows that
--- ended earlier. p_spares_own: not those that have a retention of their own.
+-- p_topic: of this topic; '*' or a pattern = of the topics whose retention its row sets; NULL = of all. p_before: only
+-- rows that ended earlier. p_spares_own: not those that have a retention of their own.
 CREATE OR REPLACE FUNCTION messages.purge_archive_pages(
   p_partition text, p_from bigint, p_to bigint, p_topic text, p_before timestamptz,
   p_spares_own boolean DEFAULT false
@@ -22,9 +22,7 @@ BEGIN
         AND ($7 IS FALSE OR a.retention IS NULL)
         AND ($5 IS NULL OR (a.archive_xid, a.id) <= ($5, $6))
         AND ($4 IS NULL OR a.topic = $4 COLLATE "C"
-          OR (
-            $4 = '*' AND NOT EXISTS (
-              SELECT FROM messages.topic AS t WHERE t.topic = a.topic AND t.retention IS NOT NULL)))
+          OR (right($4, 1) = '*' AND messages.retention_setter(a.topic) = $4))
     $delete$, p_partition)
   USING format('(%s,0)', p_from)::tid, format('(%s,0)', p_to)::tid, p_before, p_topic, v_bound.xid, v_bound.id,
     p_spares_own;

@@ -1,11 +1,14 @@
 -- Topics: the policy of each, and who else gets what is published to it.
 
--- One row of policy per topic; the row '*' holds the defaults. NULL in a topic's row means: as in '*'.
+-- One row of policy per topic, or per pattern of topics (orders.*, orders.**); the row '*' holds the defaults. NULL in
+-- a topic's row means: as in the row of the most specific pattern of the topic that sets it, else as in '*'.
 -- NULL in '*' means: no such limit. 0 in a count means: no limit, also where '*' has one. The trigger check_topic
 -- refuses what a setting cannot be (messages.check_policy).
 CREATE TABLE messages.topic (
   topic                 text     COLLATE "C" PRIMARY KEY
-    CHECK (topic = '*' OR (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(topic) <= 200)),
+    CHECK (
+      topic ~ '^([A-Za-z0-9][A-Za-z0-9._:-]*|([A-Za-z0-9][A-Za-z0-9._:-]*[.])?[*][*]?)$'
+      AND octet_length(topic) <= 200),
   max_attempts          integer,
   lock_duration         interval,
   timeout               interval,
@@ -51,7 +54,18 @@ VALUES
 -- This index tells whether any topic keeps less than everything: each end of messages asks that.
 CREATE INDEX topic_archive_success ON messages.topic (topic) WHERE archive_success <> 'full';
 
--- The policy of one topic at one moment: its own row over the row '*'. NULL in a limit = no such limit.
+-- What topics inherit, ready to be read: for each pattern with a policy its row over those of less specific patterns
+-- and over the row '*', and the row '*' itself. The pause of a row here is the one of them that lasts longest. Written
+-- by messages.inherit_policies whenever a policy changes; messages.inherits_from says which row a topic inherits.
+CREATE TABLE messages.inherited_policy (LIKE messages.topic, PRIMARY KEY (topic));
+INSERT INTO messages.inherited_policy SELECT t.* FROM messages.topic AS t;
+
+-- Whether any pattern has a policy or a subscriber: 1 = none has. A sequence, for the reasons of
+-- messages.policy_topic_bits. It is raised before the change is committed, and lowered by the tick.
+CREATE SEQUENCE messages.pattern_flag AS smallint;
+SELECT setval('messages.pattern_flag', 1);
+
+-- The policy of one topic at one moment: its own row over the one that it inherits. NULL in a limit = no such limit.
 CREATE TYPE messages.policy AS (
   topic                text,
   max_attempts         integer,
@@ -77,10 +91,17 @@ CREATE TYPE messages.policy AS (
 CREATE SEQUENCE messages.policy_topic_bits AS bigint;
 SELECT setval('messages.policy_topic_bits', 1);
 
+-- A name of a topic, or a pattern like orders.* and orders.**.
+CREATE DOMAIN messages.topic_or_pattern AS text COLLATE "C"
+  CONSTRAINT topic_or_pattern_is_a_name CHECK (
+    VALUE ~ '^([A-Za-z0-9][A-Za-z0-9._:-]*|([A-Za-z0-9][A-Za-z0-9._:-]*[.])?[*][*]|[A-Za-z0-9][A-Za-z0-9._:-]*[.][*])$'
+    AND octet_length(VALUE) <= 200);
+
 -- Fan-out: what is published to a topic becomes one ordinary message in the topic of each of its subscribers.
--- A topic may subscribe to itself; then its own handlers work the message as well.
+-- A topic may subscribe to itself; then its own handlers work the message as well. The topic that is subscribed to may
+-- be a pattern.
 CREATE TABLE messages.subscription (
-  topic      messages.topic_name NOT NULL,
+  topic      messages.topic_or_pattern NOT NULL,
   subscriber messages.topic_name NOT NULL,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   created_by text        NOT NULL DEFAULT session_user,

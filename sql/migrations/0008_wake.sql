@@ -7,6 +7,8 @@
 CREATE TABLE messages.sleeper (
   worker       text        PRIMARY KEY,
   topics       text[],
+  -- Those of them that are patterns: a publish looks at them by the patterns that match its topic.
+  patterns     text[]      GENERATED ALWAYS AS (messages.topic_patterns(topics)) STORED,
   armed_until  timestamptz NOT NULL,
   next_look_at timestamptz NOT NULL
 ) WITH (

@@ -5,7 +5,9 @@ CREATE TABLE messages.worker (
   host           text        NOT NULL,
   pid            integer     NOT NULL,
   version        text        NOT NULL,
+  -- Names of topics, and patterns.
   topics         text[]      NOT NULL,
+  patterns       text[]      GENERATED ALWAYS AS (messages.topic_patterns(topics)) STORED,
   concurrency    integer     NOT NULL,
   started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   seen_at        timestamptz NOT NULL DEFAULT clock_timestamp(),

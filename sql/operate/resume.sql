@@ -1,5 +1,5 @@
--- Ends a pause, and notifies workers of the topics that it releases. `*` ends the pause of all topics; a separate pause
--- of a topic or channel continues.
+-- Ends a pause, and notifies workers of the topics that it releases. `*` ends the pause of all topics, a pattern
+-- that of its own; a separate pause of a topic, pattern or channel continues.
 --
 -- Result: whether it was paused.
 -- Errors: 22004 without a topic.
@@ -15,6 +15,7 @@ DECLARE
   v_now    timestamptz := messages.now();
   v_before record;
   v_topic  text;
+  v_wanted text[]      := CASE WHEN p_topic <> '*' THEN ARRAY[p_topic] END;
 BEGIN
   IF p_topic IS NULL THEN
     RAISE EXCEPTION 'resume needs a topic' USING ERRCODE = '22004', HINT = 'name one, or * for all';
@@ -37,14 +38,14 @@ BEGIN
   END IF;
 
   -- Sleepers may have looked while the pause held: they know of nothing that is due.
-  IF p_topic <> '*' THEN
+  IF right(p_topic, 1) <> '*' THEN
     PERFORM messages.notify_topics(ARRAY[p_topic], v_now);
     RETURN true;
   END IF;
-  v_topic := messages.next_topic(NULL, '');
+  v_topic := messages.next_topic(v_wanted, '', true, v_wanted);
   WHILE v_topic IS NOT NULL LOOP
     PERFORM messages.notify_topics(ARRAY[v_topic], v_now);
-    v_topic := messages.next_topic(NULL, v_topic);
+    v_topic := messages.next_topic(v_wanted, v_topic, true, v_wanted);
   END LOOP;
   RETURN true;
 END

@@ -12,10 +12,12 @@ STABLE
 AS $$
 BEGIN
   IF NOT (
-    p_policy.topic = '*' OR (p_policy.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(p_policy.topic) <= 200)
+    p_policy.topic ~ '^([A-Za-z0-9][A-Za-z0-9._:-]*|([A-Za-z0-9][A-Za-z0-9._:-]*[.])?[*][*]?)$'
+    AND octet_length(p_policy.topic) <= 200
   ) THEN
     problem := format('"%s" is no name of a topic', p_policy.topic);
-    hint := 'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first, or * for the defaults';
+    hint := 'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first, or '
+      'end it with .* for one level and .** for any number; * stands for the defaults';
     RETURN;
   END IF;
 

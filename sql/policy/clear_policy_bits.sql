@@ -1,4 +1,5 @@
--- Clear the bits of messages.policy_topic_bits and messages.always_topic_bits that no topic needs any more.
+-- Clear the bits of messages.policy_topic_bits, messages.always_topic_bits and messages.pattern_flag that nothing needs
+-- any more.
 -- Called by: prune. Locks: the tables of policies in SHARE mode, only if free at once: a session that writes a policy
 -- goes first. They are released at once by rolling back the savepoint in which they were taken, which a setval
 -- survives: a session that writes a policy later sets its bit again. Result: whether any bit was cleared.
@@ -10,6 +11,7 @@ DECLARE
   v_did boolean;
 BEGIN
   IF NOT messages.has_policies() AND pg_sequence_last_value('messages.always_topic_bits') IS NOT DISTINCT FROM 1
+      AND pg_sequence_last_value('messages.pattern_flag') IS NOT DISTINCT FROM 1
     -- Above it the snapshot may be older than the policy.
     OR current_setting('transaction_isolation') <> 'read committed'
     -- A change of this transaction itself may be rolled back; its own lock does not keep it away.
@@ -25,7 +27,8 @@ BEGIN
     PERFORM setval(p.sequence, p.has)
     FROM (VALUES
       ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()),
-      ('messages.always_topic_bits', messages.always_topic_bits())
+      ('messages.always_topic_bits', messages.always_topic_bits()),
+      ('messages.pattern_flag', messages.pattern_flag())
     ) AS p (sequence, has)
     WHERE p.has <> pg_sequence_last_value(p.sequence);
     v_did := FOUND;

@@ -1,7 +1,7 @@
 -- The topics that publishing or settling must check, as the bits of the sequence messages.policy_topic_bits: those with
 -- such a policy or with subscribers, and those that have a counter of depth or held keys of an earlier policy.
 -- Called by: set_policy_bits, clear_policy_bits, prune. Locks: nothing. Result: bit 0, and the bits of these topics;
--- all bits if the row '*' has such a policy.
+-- all bits if the row '*' has such a policy, or a pattern has one or subscribers.
 CREATE OR REPLACE FUNCTION messages.policy_topic_bits()
 RETURNS bigint
 LANGUAGE sql
@@ -19,7 +19,7 @@ AS $$
     ) AS n
   )
   SELECT coalesce(
-    bit_or(CASE p.topic WHEN '*' THEN 9223372036854775807 ELSE messages.policy_topic_bit(p.topic) END), 0
+    bit_or(CASE WHEN right(p.topic, 1) = '*' THEN 9223372036854775807 ELSE messages.policy_topic_bit(p.topic) END), 0
   ) | 1
   FROM (
     SELECT t.topic::text AS topic FROM messages.topic AS t WHERE messages.needs_policy_bit(t)

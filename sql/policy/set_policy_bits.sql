@@ -1,4 +1,5 @@
--- Record which topics use a policy that publishing or settling must check: see policy_topic_bits, always_topic_bits.
+-- Record which topics use a policy that publishing or settling must check, and whether patterns have any: see
+-- policy_topic_bits, always_topic_bits, pattern_flag.
 -- Called by: the triggers topic_changed and subscription_changed, in the transaction of the change, once they have
 -- locked the mutex 'policies'.
 -- Locks: nothing. A session that wrote a policy holds a lock on its table until it commits, with which
@@ -14,7 +15,8 @@ BEGIN
   FROM (VALUES
     ('messages.policy_topic_bits'::regclass, pg_sequence_last_value('messages.policy_topic_bits'),
      messages.policy_topic_bits()),
-    ('messages.always_topic_bits', pg_sequence_last_value('messages.always_topic_bits'), messages.always_topic_bits())
+    ('messages.always_topic_bits', pg_sequence_last_value('messages.always_topic_bits'), messages.always_topic_bits()),
+    ('messages.pattern_flag', pg_sequence_last_value('messages.pattern_flag'), messages.pattern_flag())
   ) AS p (sequence, had, has)
   WHERE p.had | p.has <> p.had;
 END

@@ -44,6 +44,7 @@ SECURITY DEFINER
 AS $$
 BEGIN
   PERFORM messages.wait_mutex('policies');
+  PERFORM messages.inherit_policies();
   PERFORM messages.set_policy_bits();
   PERFORM messages.clamp_rates();
   PERFORM messages.notify('topic_changed', ARRAY['']);

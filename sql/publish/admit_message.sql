@@ -22,8 +22,10 @@ BEGIN
   -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit: so first this look, a
   -- quarter of what admission costs. What it found is not remembered from row to row: whatever the trigger can
   -- remember, a publisher can write.
-  PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_policy_bit(t);
-  IF NOT FOUND THEN
+  IF NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = NEW.topic AND messages.needs_policy_bit(t))
+    AND NOT EXISTS (
+      SELECT FROM messages.inherited_policy AS d
+      WHERE d.topic = messages.inherits_from(NEW.topic) AND messages.needs_policy_bit(row(d.*)::messages.topic)) THEN
     RETURN NEW;
   END IF;
   v_policy := messages.publish_policy(NEW.topic);

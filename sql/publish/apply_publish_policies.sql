@@ -64,7 +64,9 @@ BEGIN
          array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
          bool_or(a.key_ttl IS NOT NULL AND c.is_keyed),
          array_agg(c.topic::text),
-         bool_or(c.new > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = c.topic))
+         bool_or(
+           c.new > 0 AND EXISTS (
+             SELECT FROM messages.subscription AS s WHERE s.topic = ANY (messages.names_of(c.topic))))
   INTO v_limited, v_counts, v_new, v_rated, v_charged, v_is_keyed, v_all, v_copied
   FROM (
     SELECT f.topic, count(*) AS all, count(*) FILTER (WHERE f.redriven_from IS NULL AND f.dlq_moved_at IS NULL) AS new,
@@ -96,7 +98,7 @@ BEGIN
   INTO v_ids, v_topics
   FROM fresh AS f
   WHERE f.redriven_from IS NULL AND f.dlq_moved_at IS NULL
-    AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = f.topic);
+    AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = ANY (messages.names_of(f.topic)));
   IF v_ids IS NOT NULL THEN
     PERFORM messages.fan_out(v_ids, v_topics);
   END IF;
@@ -131,7 +133,7 @@ BEGIN
   WITH RECURSIVE reached AS (
     SELECT p.topic COLLATE "C" AS topic FROM unnest(p_topics) AS p (topic)
     UNION
-    SELECT s.subscriber COLLATE "C" FROM reached AS r JOIN messages.subscription AS s ON s.topic = r.topic
+    SELECT s.subscriber COLLATE "C" FROM reached AS r CROSS JOIN LATERAL messages.subscribers(r.topic) AS s
   )
   SELECT array_agg(r.topic) INTO v_topics FROM reached AS r;
   PERFORM set_config('lock_timeout', messages.lock_wait_limit(), true);

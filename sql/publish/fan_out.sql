@@ -30,7 +30,7 @@ BEGIN
            m.max_attempts, m.timeout, m.backoff, m.retention, m.id, m.batch_id
     FROM unnest(p_ids) AS source (id)
     JOIN messages.message AS m ON m.id = source.id
-    JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
+    JOIN LATERAL messages.subscribers(m.topic) AS s ON s.subscriber <> m.topic
     WHERE m.key IS NULL
     ORDER BY s.subscriber, m.id
     RETURNING c.origin_id, c.topic, c.id
@@ -48,7 +48,7 @@ BEGIN
         SELECT m AS source, s.subscriber
         FROM unnest(p_ids) AS source (id)
         JOIN messages.message AS m ON m.id = source.id
-        JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
+        JOIN LATERAL messages.subscribers(m.topic) AS s ON s.subscriber <> m.topic
         WHERE m.key IS NOT NULL
         ORDER BY s.subscriber, m.id
       ) AS o
@@ -77,7 +77,7 @@ BEGIN
       FROM (
         SELECT e.id AS origin_id, s.subscriber::text AS topic, NULL::bigint AS id, s.subscriber = e.topic AS is_kept
         FROM unnest(p_ids, p_topics) AS e (id, topic)
-        JOIN messages.subscription AS s ON s.topic = e.topic
+        CROSS JOIN LATERAL messages.subscribers(e.topic) AS s
         UNION ALL
         SELECT t.*, false FROM unnest(v_origins, v_topics, v_copies) AS t
       ) AS u

@@ -14,8 +14,8 @@ AS $$
 BEGIN
   RETURN (
     SELECT md5(coalesce(t.payload_schema, d.payload_schema)::text)
-    FROM messages.topic AS d
+    FROM messages.inherited_policy AS d
     LEFT JOIN messages.topic AS t ON t.topic = p_topic
-    WHERE d.topic = '*');
+    WHERE d.topic = messages.inherits_from(p_topic));
 END
 $$;

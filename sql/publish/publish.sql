@@ -114,7 +114,8 @@ DECLARE
       format(
         'after was given and on_conflict is %s: what waits under the key keeps its place; use error or ignore',
         p_on_conflict)
-    WHEN cardinality(p_after) > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = p_topic) THEN
+    WHEN cardinality(p_after) > 0 AND EXISTS (
+      SELECT FROM messages.subscription AS s WHERE s.topic = ANY (messages.names_of(p_topic))) THEN
       format(
         'after was given and topic %s has subscribers: what is fanned out cannot wait; publish to their topics', p_topic
       )

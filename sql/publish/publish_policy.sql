@@ -20,8 +20,8 @@ BEGIN
          coalesce(t.burst, d.burst, greatest(1, ceil(coalesce(t.publish_rate, d.publish_rate)))::integer),
          coalesce(t.accept_publishes, d.accept_publishes)
   INTO ttl, key_ttl, max_depth, on_full, max_payload_bytes, publish_rate, burst, accept_publishes
-  FROM messages.topic AS d
+  FROM messages.inherited_policy AS d
   LEFT JOIN messages.topic AS t ON t.topic = p_topic
-  WHERE d.topic = '*';
+  WHERE d.topic = messages.inherits_from(p_topic);
 END
 $$;

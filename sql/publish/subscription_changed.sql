@@ -19,13 +19,17 @@ BEGIN
       USING ERRCODE = 'PGR05', HINT = 'subscribe a topic with another name';
   END IF;
 
+  -- First, since subscribers looks at patterns only once it is raised.
+  PERFORM messages.set_policy_bits();
   WITH RECURSIVE reached AS (
-    SELECT s.topic::text AS start, s.subscriber::text AS topic FROM messages.subscription AS s
-    WHERE s.subscriber <> s.topic
+    -- Each topic of a circle is a subscriber, whatever pattern it is subscribed to.
+    SELECT w.topic AS start, s.subscriber AS topic
+    FROM (SELECT DISTINCT u.subscriber::text AS topic FROM messages.subscription AS u) AS w
+    JOIN LATERAL messages.subscribers(w.topic) AS s ON s.subscriber <> w.topic
     UNION
-    SELECT r.start, s.subscriber::text
+    SELECT r.start, s.subscriber
     FROM reached AS r
-    JOIN messages.subscription AS s ON s.topic = r.topic AND s.subscriber <> s.topic
+    JOIN LATERAL messages.subscribers(r.topic) AS s ON s.subscriber <> r.topic
   )
   SELECT string_agg(r.start, ', ' ORDER BY r.start) INTO v_circle FROM reached AS r WHERE r.topic = r.start;
   IF v_circle IS NOT NULL THEN
@@ -33,7 +37,6 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'what is published there would go round without end; leave one of them out';
   END IF;
 
-  PERFORM messages.set_policy_bits();
   RETURN NULL;
 END
 $$;

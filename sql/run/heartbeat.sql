@@ -29,9 +29,9 @@ BEGIN
     SELECT m.id, coalesce(p_lock_duration, t.lock_duration, d.lock_duration) AS lock_duration
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
     JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
-    CROSS JOIN messages.topic AS d
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(m.topic)
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
-    WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
+    WHERE (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
     FOR NO KEY UPDATE OF m SKIP LOCKED
   ) AS h
   WHERE m.id = ANY (ARRAY[h.id]);

@@ -30,8 +30,7 @@ BEGIN
     (m.runs + coalesce(m.prefetched, false)::integer)::integer, m.batch_id
   FROM unnest(p_ids, p_claim_ids) AS h (id, claim_id)
   JOIN messages.message AS m ON m.id = ANY (ARRAY[h.id]) AND (m.claim_id = h.claim_id) IS TRUE
-  CROSS JOIN messages.topic AS d
-  LEFT JOIN messages.topic AS t ON t.topic = m.topic
-  WHERE d.topic = '*';
+  JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(m.topic)
+  LEFT JOIN messages.topic AS t ON t.topic = m.topic;
 END
 $$;

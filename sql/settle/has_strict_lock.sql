@@ -7,5 +7,5 @@ STABLE
 AS $$
   SELECT coalesce(
     (SELECT t.strict_lock FROM messages.topic AS t WHERE t.topic = p_topic),
-    (SELECT d.strict_lock FROM messages.topic AS d WHERE d.topic = '*'))
+    (SELECT d.strict_lock FROM messages.inherited_policy AS d WHERE d.topic = messages.inherits_from(p_topic)))
 $$;

@@ -8,5 +8,5 @@ STABLE
 AS $$
   SELECT coalesce(
     (SELECT t.key_on_retry FROM messages.topic AS t WHERE t.topic = p_topic),
-    (SELECT d.key_on_retry FROM messages.topic AS d WHERE d.topic = '*'))
+    (SELECT d.key_on_retry FROM messages.inherited_policy AS d WHERE d.topic = messages.inherits_from(p_topic)))
 $$;

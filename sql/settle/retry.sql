@@ -56,7 +56,7 @@ BEGIN
       ORDER BY e.id
     ) AS e
     JOIN messages.message AS m ON m.id = ANY (ARRAY[e.id]) AND (m.claim_id = e.claim_id) IS TRUE
-    CROSS JOIN messages.topic AS d
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(m.topic)
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
     CROSS JOIN LATERAL (
       SELECT coalesce(m.backoff, t.backoff, d.backoff) AS backoff,
@@ -71,8 +71,7 @@ BEGIN
         e.delay, policy.expired_delay, messages.backoff_delay(policy.backoff, m.attempts, random())) AS wished
     ) AS delay
     CROSS JOIN LATERAL (SELECT v_now + greatest('0', least(delay.wished, '1000 years')) AS at) AS next
-    WHERE d.topic = '*'
-      AND (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic))
+    WHERE (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic))
       AND (policy.max_attempts IS NULL OR m.attempts < policy.max_attempts)
     FOR UPDATE OF m
   ), again AS (

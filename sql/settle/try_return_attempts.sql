@@ -118,7 +118,7 @@ STABLE
 AS $$
   SELECT m.channel IS NOT NULL AND coalesce(t.ordered, d.ordered)
   FROM messages.message AS m
-  CROSS JOIN messages.topic AS d
+  JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(m.topic)
   LEFT JOIN messages.topic AS t ON t.topic = m.topic
-  WHERE m.id = p_id AND d.topic = '*'
+  WHERE m.id = p_id
 $$;

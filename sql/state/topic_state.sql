@@ -1,15 +1,15 @@
 -- Returns the state of topics: the one definition of paused, stopped and full, and of the words for them.
 --
--- Arguments: `p_topics`: names of topics; NULL = those that have a policy or a breaker, and `*`, which stands for all:
--- no other topic can be stopped on its own.
+-- Arguments: `p_topics`: names of topics; NULL = those that have a policy or a breaker, patterns with a policy, and
+-- `*`, which stands for all: no other topic can be stopped on its own.
 -- Result: one row per name, by name.
 --
 -- | column | meaning |
 -- |---|---|
 -- | `state` | `paused`; `breaker`, which is open or probing; `unhandled`; else `running` |
 -- | `stopped` | it is paused, or stopped by its breaker: no claim gets its messages, or only a probe |
--- | `paused`, `paused_topic` | by its own pause or by that of `*`, which `paused_topic` names |
--- | `resume_at` | the later end of both pauses; NULL = until it is resumed |
+-- | `paused`, `paused_topic` | by its own pause, or else by that of the pattern or of `*` that `paused_topic` names |
+-- | `resume_at` | the latest end of these pauses; NULL = until it is resumed |
 -- | `breaker` | `closed`; `open` until `probe_at`, then `probing`; NULL = it has none |
 -- | `handled` | a live worker handles it, by the rule of `messages.unhandled_topics` |
 -- | `full` | `depth` has reached `max_depth`; the counter begins with the first publish under the limit |
@@ -40,23 +40,25 @@ BEGIN
     WHERE messages.is_paused(t.paused_at, t.resume_at, c.now)
   ), known AS (
     SELECT k.topic,
-           coalesce(own.topic, every.topic) AS paused_topic, greatest(own.resume_at, every.resume_at) AS resume_at,
+           stop.topic AS paused_topic, stop.resume_at,
            CASE
-             WHEN k.topic = '*' OR coalesce(t.breaker, d.breaker) IS NULL THEN NULL
+             WHEN right(k.topic, 1) = '*' OR coalesce(t.breaker, d.breaker) IS NULL THEN NULL
              WHEN b.position = 'open' THEN CASE WHEN b.probe_at > c.now THEN 'open' ELSE 'probing' END
              ELSE 'closed'
            END AS breaker,
            b.changed_at, b.probe_at, b.reason,
-           CASE WHEN k.topic <> '*' THEN messages.is_handled(k.topic) END AS handled,
-           CASE WHEN k.topic <> '*' THEN nullif(coalesce(t.max_depth, d.max_depth), 0) END AS max_depth
+           CASE WHEN right(k.topic, 1) <> '*' THEN messages.is_handled(k.topic) END AS handled,
+           CASE WHEN right(k.topic, 1) <> '*' THEN nullif(coalesce(t.max_depth, d.max_depth), 0) END AS max_depth
     FROM unnest(
       coalesce(p_topics, ARRAY(SELECT t.topic FROM messages.topic AS t UNION SELECT b.topic FROM messages.breaker AS b))
     ) AS k (topic)
     CROSS JOIN clock AS c
-    JOIN messages.topic AS d ON d.topic = '*'
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(k.topic)
     LEFT JOIN messages.topic AS t ON t.topic = k.topic
-    LEFT JOIN pause AS own ON own.topic = k.topic
-    LEFT JOIN pause AS every ON every.topic = '*'
+    CROSS JOIN LATERAL (
+      SELECT (array_agg(p.topic ORDER BY array_position(n.names, p.topic)))[1] AS topic, max(p.resume_at) AS resume_at
+      FROM (SELECT messages.names_of(k.topic) || '*'::text AS names) AS n
+      JOIN pause AS p ON p.topic = ANY (n.names)) AS stop
     LEFT JOIN messages.breaker AS b ON b.topic = k.topic AND b.position = 'open'
   )
   SELECT

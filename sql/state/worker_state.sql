@@ -7,7 +7,7 @@
 CREATE OR REPLACE VIEW messages.worker_state
 WITH (security_invoker = true) AS
 SELECT
-  w.name, w.kind, w.host, w.pid, w.version, w.topics,
+  w.name, w.kind, w.host, w.pid, w.version, w.topics, w.patterns,
   coalesce(w.requested_concurrency, w.concurrency) AS concurrency, w.concurrency AS configured_concurrency,
   w.started_at, w.seen_at, w.drain_asked_at, w.drain_asked_by, w.status,
   a.alive,

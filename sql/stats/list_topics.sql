@@ -24,9 +24,9 @@ AS $$
     SELECT c.topic FROM messages.dead_count AS c
     WHERE c.died_at >= date_bin('10 minutes', messages.now() - interval '1 day', 'epoch')
     UNION
-    SELECT t.topic FROM messages.topic AS t WHERE t.topic <> '*'
+    SELECT t.topic FROM messages.topic AS t WHERE right(t.topic, 1) <> '*'
   ) AS k
-  WHERE k.topic > p_after AND k.topic LIKE ANY ((SELECT messages.like_patterns(p_topics))::text[])
+  WHERE k.topic > p_after AND k.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[])
   ORDER BY k.topic
   LIMIT p_limit
 $$;

@@ -1,7 +1,7 @@
 -- Returns the contents of the queue, by topic, without reading a large table to its end. One row per topic that has
 -- live messages, dead messages of the last day, or a policy.
 --
--- Arguments: `p_topics`: names of topics, or beginnings of names that end with `*`. Of more than `p_limit` topics it
+-- Arguments: `p_topics`: names of topics, [patterns](#patterns-of-topics), or beginnings that end with `*`. Of more than `p_limit` topics it
 -- returns those that have a policy, a worker or running messages, and then those with the most messages. If it returns
 -- `p_limit` rows there may be more topics: `messages.list_topics` lists all of them.
 -- Result: `ready` and `delayed` are exact below `p_bound`. From `p_bound` on the number is an estimate, from a sample
@@ -35,7 +35,7 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_now  timestamptz := messages.now();
-  v_like text[] := messages.like_patterns(p_topics);
+  v_like text[] := messages.topic_regexps(p_topics);
 BEGIN
   RETURN QUERY
   WITH estimate AS MATERIALIZED (
@@ -53,18 +53,18 @@ BEGIN
       SELECT DISTINCT t.topic
       FROM messages.worker_state AS w
       CROSS JOIN unnest(w.topics) AS t (topic)
-      WHERE w.handles AND t.topic LIKE ANY (v_like)))) AS w (topic)
+      WHERE w.handles AND (t.topic ~ ANY (v_like) OR right(t.topic, 1) = '*')))) AS w (topic)
   ), known AS MATERIALIZED (
     SELECT k.topic
     FROM (
-      SELECT t.topic, true AS is_first, 0::bigint AS count FROM messages.topic AS t WHERE t.topic <> '*'
+      SELECT t.topic, true AS is_first, 0::bigint AS count FROM messages.topic AS t WHERE right(t.topic, 1) <> '*'
       UNION ALL SELECT r.topic, true, 0 FROM running AS r
       UNION ALL SELECT h.topic, true, 0 FROM handled AS h
       UNION ALL SELECT d.topic, false, d.count FROM dead AS d
       UNION ALL SELECT e.topic, false, e.ready + e.delayed FROM estimate AS e
       UNION ALL SELECT w.topic, false, 0 FROM unnest(messages.waiting_topics('', p_limit, p_topics)) AS w (topic)
     ) AS k
-    WHERE k.topic LIKE ANY (v_like)
+    WHERE k.topic ~ ANY (v_like)
     GROUP BY k.topic
     ORDER BY bool_or(k.is_first) DESC, sum(k.count) DESC, k.topic
     LIMIT p_limit

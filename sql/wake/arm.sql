@@ -1,8 +1,8 @@
 -- Announces that a worker is about to sleep, and that it will look without a notification after `p_look_in`. From the
 -- commit on, publishes that are due earlier notify it. The flag is valid for twice that time.
 --
--- Arguments: `p_topics`: the topics whose publishes should notify the worker; NULL = all. `p_look_in`: at most 2 hours;
--- a worker that sleeps longer calls `arm` again.
+-- Arguments: `p_topics`: the topics whose publishes should notify the worker, and [patterns](#patterns-of-topics) of
+-- them; NULL = all. `p_look_in`: at most 2 hours; a worker that sleeps longer calls `arm` again.
 -- Errors: 23502 if the worker is NULL. 22023 for an invalid name of a worker (`messages.check_worker_name`), and if
 -- `p_look_in` is not between 0 and 2 hours.
 -- Locks: the worker's own row, and, for a moment, the row `armed` of `messages.mutex`. It is written with

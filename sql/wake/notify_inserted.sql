@@ -22,12 +22,15 @@ BEGIN
   FOR v_nth IN 1 .. coalesce(cardinality(p_topics), 0) LOOP
     v_notify := coalesce(
       (SELECT t.notify FROM messages.topic AS t WHERE t.topic = p_topics[v_nth]),
-      (SELECT d.notify FROM messages.topic AS d WHERE d.topic = '*'));
+      (SELECT d.notify FROM messages.inherited_policy AS d
+       WHERE d.topic = messages.inherits_from(p_topics[v_nth])));
     IF v_notify = 'always' OR v_notify = 'auto' AND (v_blind OR EXISTS (
       SELECT FROM messages.sleeper AS s
       WHERE s.armed_until > clock_timestamp()
         AND s.next_look_at > p_due[v_nth]
-        AND (s.topics IS NULL OR p_topics[v_nth] = ANY (s.topics)))) THEN
+        AND (
+          s.topics IS NULL OR p_topics[v_nth] = ANY (s.topics)
+          OR s.patterns IS NOT NULL AND messages.patterns_of(p_topics[v_nth]) && s.patterns))) THEN
       v_payloads := array_append(v_payloads, coalesce(p_id::text, p_topics[v_nth]));
     END IF;
   END LOOP;

@@ -47,6 +47,7 @@ class ClaimRequest:
         prefetch: how many of each topic may wait in the worker; `slots` includes them. None = as many as the limit
             allows beyond `start`.
         batches: the same for the topics of batch handlers; a claim of its own, in the same transaction.
+        others: topics and patterns of the worker of which nothing may be claimed; given if it handles patterns.
         message_id: a message that is taken first, and alone if it can be had; None = as the order says.
         contents: whether payloads, bodies, headers and states are returned; if not, they are read message by message.
     """
@@ -59,6 +60,7 @@ class ClaimRequest:
     start: int | None = None
     prefetch: list[int] | None = None
     batches: ClaimRequest | None = None
+    others: list[str] = field(default_factory=list)
     contents: bool = True
     message_id: int | None = None
 
@@ -66,6 +68,13 @@ class ClaimRequest:
     def bounds(self) -> list[tuple[str, int | None]]:
         """How many messages of each topic to claim at most, where it is bounded; None = not by itself."""
         return list(zip(self.topics, self.slots, strict=True)) if self.slots else []
+
+    @property
+    def all_slots(self) -> list[int | None] | None:
+        """The slots of `topics` and of `others`."""
+        if not self.others:
+            return self.slots
+        return [*(self.slots or [None] * len(self.topics)), *[0] * len(self.others)]
 
     @property
     def parts(self) -> list[ClaimRequest]:
@@ -244,9 +253,9 @@ class WorkerClient:
     def _claim(self, request: ClaimRequest, *, flush: bool) -> Call[claim.Claimed]:
         call = claim.claim_with_next_due(
             self.worker,
-            request.topics,
+            [*request.topics, *request.others],
             request.limit,
-            slots=request.slots,
+            slots=request.all_slots,
             after_topic=request.after_topic,
             after_channels=request.after_channels,
             start=request.start,

@@ -51,6 +51,7 @@ from pgrouse.config.source import (
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.printable import printable
 from pgrouse.schema_name import WRITTEN, checked
+from pgrouse.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN, is_pattern
 
 # pydantic has a method of that name, which it took out of use.
 warnings.filterwarnings("ignore", 'Field name "schema" in "DatabaseSettings" shadows an attribute in parent')
@@ -81,9 +82,9 @@ def _web_address(text: str) -> str:
 
 Dsn = Annotated[str, AfterValidator(_dsn)]
 SchemaText = Annotated[str, AfterValidator(printable), AfterValidator(checked)]
-PolicyName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$")]
+PolicyName = Annotated[str, StringConstraints(pattern=NAME_OR_DEFAULTS, max_length=MAX_BYTES)]
 ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
-TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
+TopicOrPattern = Annotated[str, StringConstraints(pattern=NAME_OR_PATTERN, max_length=MAX_BYTES)]
 WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
 HandlerName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
@@ -203,7 +204,8 @@ class HandlersSettings(Section):
 class TopicSettings(TopicPolicy):
     """The handler of one topic, and the topic's policy: `[topics."orders.created"]`.
 
-    `[topics."*"]` has the defaults of policies.
+    `[topics."orders.*"]` is for all topics with one more level, `[topics."orders.**"]` for those with any number of
+    them; `[topics."*"]` has the defaults of policies.
     """
 
     handler: HandlerName = ""
@@ -228,8 +230,8 @@ class TopicSettings(TopicPolicy):
     Default: the topic's backoff decides."""
     channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
     """Policies of single channels."""
-    subscriptions: list[TopicName] = Field(default_factory=list)
-    """Topics whose messages this topic also gets, each as a message of its own."""
+    subscriptions: list[TopicOrPattern] = Field(default_factory=list)
+    """Topics, or patterns of topics, whose messages this topic also gets, each as a message of its own."""
 
     @property
     def desired_policy(self) -> DesiredPolicy:
@@ -491,6 +493,9 @@ def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProb
         if topic == DEFAULTS:
             has = [name for name in ("handler", "channels", "subscriptions") if getattr(chosen, name)]
             wrong |= {(name,): "is for a topic with a name: the defaults have policies only" for name in has}
+        elif is_pattern(topic):
+            has = [name for name in ("channels", "subscriptions") if getattr(chosen, name)]
+            wrong |= {(name,): f"is for a topic with a name, and {topic} is a pattern" for name in has}
         for inner, text in wrong.items():
             key = ("topics", topic, *inner)
             yield ConfigProblem(source.origin(key), show_key(key), f"{show_key(key)}: {text}")

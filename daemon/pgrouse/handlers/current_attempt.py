@@ -21,6 +21,11 @@ _messages: Final[ContextVar[Sequence[Message]]] = ContextVar("pgrouse_messages",
 set_messages: Final = _messages.set
 
 
+def current_topic() -> str:
+    """Return the topic of the first message of the handler that runs."""
+    return _messages.get()[0].topic
+
+
 def log_keys() -> dict[str, Any]:
     """Return the fields of a log line about the messages whose handler runs; empty outside of handlers."""
     messages = _messages.get()

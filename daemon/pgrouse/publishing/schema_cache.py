@@ -13,13 +13,14 @@ from typing import Any
 
 from pgrouse.config.payload_schema import PayloadSchema, compile_schema
 from pgrouse.errors import InvalidPayload
+from pgrouse.topic_pattern import find
 
 READ = """
     SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text),
            coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
-    FROM messages.topic AS d
+    FROM messages.inherited_policy AS d
     LEFT JOIN messages.topic AS t ON t.topic OPERATOR(pg_catalog.=) %(topic)s
-    WHERE d.topic OPERATOR(pg_catalog.=) '*'
+    WHERE d.topic OPERATOR(pg_catalog.=) messages.inherits_from(%(topic)s)
 """
 READ_ALL = (
     "SELECT pg_catalog.jsonb_object_agg(t.topic, t.payload_schema)::pg_catalog.text "
@@ -89,7 +90,7 @@ class SchemaSnapshot:
         """
         if not self._texts:
             return
-        if problems := CachedSchema(text=self._texts.get(row["topic"], self._texts.get("*"))).problems(row):
+        if problems := CachedSchema(text=self._texts.get(find(self._texts, row["topic"]) or "*")).problems(row):
             raise InvalidPayload(row["topic"], problems)
 
 

@@ -41,6 +41,7 @@ from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 from pgrouse.schema_name import schema_name, use_schema
+from pgrouse.topic_pattern import is_pattern
 from pgrouse.worker.child import child_process, django_connections
 from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
 from pgrouse.worker.execution.executor import HandlerExecutor
@@ -87,7 +88,7 @@ class Service:
         self.db = Database(settings.database, self.name)
         self.wake_events = WakeEvents()
         self.in_flight = InFlight()
-        self.metrics = MetricsRecorder(handlers)
+        self.metrics = MetricsRecorder(topic for topic in handlers if not is_pattern(topic))
         self.settle_buffer = SettleBuffer(self.wake_events, self.metrics)
         self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, encryption_of(settings), settings.web.url)
         self.schemas, self.topic_changed = SchemaCache(handlers), WakeEvent()
@@ -109,7 +110,11 @@ class Service:
                 self.hooks,
             )
         self.planner = ClaimPlanner(
-            self.executor.capacity, self._poll_s, time.monotonic, settings.worker.claim_connections
+            self.executor.capacity,
+            self._poll_s,
+            time.monotonic,
+            settings.worker.claim_connections,
+            self.executor.topics,
         )
         self._is_drain_requested = False
         self.shutdown = self._new_shutdown()
@@ -479,7 +484,7 @@ def _children(
             # Messages are decrypted before a child gets them: it needs no key.
             without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
             log_settings=settings.log,
-            is_encrypted=cipher is not None and cipher.covers(topic),
+            is_encrypted=cipher is not None and (is_pattern(topic) or cipher.covers(topic)),
             schema=schema_name(settings.database.schema),
         )
         for topic, each in handlers.items()

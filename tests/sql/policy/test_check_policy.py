@@ -59,7 +59,7 @@ def test_an_invalid_value_is_refused_with_topic_setting_value_and_fix(
     assert caught.value.diag.message_hint == fix
 
 
-@pytest.mark.parametrize("topic", ["a b", "", "a\n", "**", "x" * 201])
+@pytest.mark.parametrize("topic", ["a b", "", "a\n", "***", "x" * 201])
 def test_a_policy_needs_a_name_that_a_topic_may_have(queue: Queue, topic: str) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.conn.execute("INSERT INTO messages.topic (topic) VALUES (%s)", [topic])

@@ -38,7 +38,8 @@ def token() -> None:
     multiple=True,
     default=("*",),
     show_default=True,
-    help="For which topics: a name, or a prefix and *.",
+    help="For which topics: a name; a pattern: orders.* has one level more, orders.** any number of them; a beginning "
+    "and *; or * for all.",
 )
 @click.option("--expires", type=DURATION, help="When it expires, like 90d. Default: never.")
 @click.pass_obj

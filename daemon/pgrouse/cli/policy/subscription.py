@@ -14,7 +14,7 @@ def subscription() -> None:
     """Copy messages that are published to a topic to others.
 
     A message that is published to TOPIC becomes one ordinary message in each SUBSCRIBER's topic, in the publisher's
-    transaction.
+    transaction. TOPIC may be a pattern: 'orders.*' has one level more, 'orders.**' any number of them.
     """
 
 

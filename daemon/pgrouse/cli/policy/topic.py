@@ -31,7 +31,8 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would ch
 def topic() -> None:
     """Show, set and pause the policies of topics.
 
-    The topic '*' holds the defaults. A change takes effect at once, without a restart.
+    The topic '*' holds the defaults. 'orders.*' is for all topics with one level more than orders, 'orders.**' for
+    those with any number of them. A change takes effect at once, without a restart.
     """
 
 
@@ -156,7 +157,7 @@ def pause(
     resume_in: timedelta | None,
     until: datetime | None,
 ) -> None:
-    """Stop a topic, one channel of it, or ('*') all topics.
+    """Stop a topic, one channel of it, the topics of a pattern, or ('*') all topics.
 
     No worker starts its messages. Those that run already may end.
     """

@@ -11,12 +11,12 @@ from pgrouse.client.call import Call, Rows, decoded, query_call, values
 
 ACTIONS = "SELECT a.* FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807)"
 LATEST = f"{ACTIONS} ORDER BY a.id DESC LIMIT %(most_read)s"
-# like: the patterns of the topics that a caller may see; NULL = all. An action on no topic, or also on a topic that
+# regexps: the patterns of the topics that a caller may see; NULL = all. An action on no topic, or also on a topic that
 # fits no pattern, is only for callers that see all topics.
 FILTERED = """
-  WHERE (%(like)s::text[] IS NULL OR (f.topic LIKE ANY (%(like)s) AND NOT EXISTS (
+  WHERE (%(regexps)s::text[] IS NULL OR (f.topic ~ ANY (%(regexps)s) AND NOT EXISTS (
       SELECT FROM jsonb_path_query(f.detail, '$.topics[*]') AS o (topic)
-      WHERE NOT (o.topic #>> '{}') LIKE ANY (%(like)s))))
+      WHERE NOT (o.topic #>> '{}') ~ ANY (%(regexps)s))))
     AND (%(actor)s::text IS NULL OR f.actor = %(actor)s)
     AND (%(action)s::text IS NULL OR translate(f.action, '_.', '  ') = translate(%(action)s, '_.', '  '))
     AND (%(topic)s::text IS NULL OR f.topic = %(topic)s OR f.detail -> 'topics' ? %(topic)s)
@@ -57,7 +57,7 @@ class ActionFilters(TypedDict, total=False):
     """Which actions to find; None = any.
 
     Attributes:
-        like: patterns of LIKE; all topics of the action fit one. None = any topic or none.
+        regexps: regular expressions; all topics of the action fit one. None = any topic or none.
         actor: by this user or token.
         action: of this name; blanks stand for underscores and dots.
         topic: on this topic, also together with others.
@@ -66,7 +66,7 @@ class ActionFilters(TypedDict, total=False):
         until: before this time.
     """
 
-    like: Sequence[str] | None
+    regexps: Sequence[str] | None
     actor: str | None
     action: str | None
     topic: str | None
@@ -86,10 +86,13 @@ def find_actions(
         most_read: look through at most this many actions; None = all.
         **filters: which.
     """
-    like, target = filters.get("like"), filters.get("target")
+    regexps, target = filters.get("regexps"), filters.get("target")
     is_id = target is not None and target.isascii() and target.isdecimal() and int(target[:25]) < 2**63
     values: dict[str, Any] = dict.fromkeys(ActionFilters.__annotations__) | filters
-    values |= {"like": None if like is None else list(like), "target_id": int(target) if target and is_id else None}
+    values |= {
+        "regexps": None if regexps is None else list(regexps),
+        "target_id": int(target) if target and is_id else None,
+    }
     relation = ACTIONS if most_read is None else LATEST
     return query_call(relation, AuditedAction, FILTERED, **values, before=before, limit=limit, most_read=most_read)
 

@@ -17,7 +17,7 @@ BUSIEST = """
   GROUP BY m.{name}
   ORDER BY sum(m.success + m.retried + m.rejected + m.failed + m.lock_expired) DESC, m.{name}
   LIMIT %(most)s"""
-VISIBLE = "AND (%(like)s::text[] IS NULL OR m.topic LIKE ANY (%(like)s))"
+VISIBLE = "AND (%(regexps)s::text[] IS NULL OR m.topic ~ ANY (%(regexps)s))"
 BUSIEST_TOPICS = BUSIEST.format(table="measure", name="topic", visible=VISIBLE).encode()
 BUSIEST_WORKERS = BUSIEST.format(table="worker_measure", name="worker", visible="").encode()
 TIMES = f"""
@@ -52,16 +52,16 @@ class MeasuredTime:
     p99: float | None
 
 
-def busiest_topics(since: timedelta, like: Sequence[str] | None = None, most: int | None = None) -> Call[list[str]]:
+def busiest_topics(since: timedelta, regexps: Sequence[str] | None = None, most: int | None = None) -> Call[list[str]]:
     """Read the topics in which most attempts ended within a time.
 
     Args:
         since: how far back.
-        like: only topics that fit one of these patterns of LIKE.
+        regexps: only topics that fit one of these regular expressions.
         most: how many; None = all.
     """
-    patterns = None if like is None else list(like)
-    return Call(BUSIEST_TOPICS, {"since": since, "like": patterns, "most": most}, values)
+    patterns = None if regexps is None else list(regexps)
+    return Call(BUSIEST_TOPICS, {"since": since, "regexps": patterns, "most": most}, values)
 
 
 def busiest_workers(since: timedelta, most: int) -> Call[list[str]]:
@@ -69,10 +69,10 @@ def busiest_workers(since: timedelta, most: int) -> Call[list[str]]:
     return Call(BUSIEST_WORKERS, {"since": since, "most": most}, values)
 
 
-def measured_times(since: timedelta, like: Sequence[str] | None = None) -> Call[list[MeasuredTime]]:
+def measured_times(since: timedelta, regexps: Sequence[str] | None = None) -> Call[list[MeasuredTime]]:
     """Read how long messages waited, ran and took to wake a worker within a time: three rows.
 
     Arguments as of busiest_topics.
     """
-    patterns = None if like is None else list(like)
-    return query_call(TIMES, MeasuredTime, "ORDER BY f.place", since=since, like=patterns)
+    patterns = None if regexps is None else list(regexps)
+    return query_call(TIMES, MeasuredTime, "ORDER BY f.place", since=since, regexps=patterns)

@@ -104,8 +104,8 @@ BOUNDED = {
 SHOWN = f"""
   SELECT {", ".join(f"{expression} AS {name}" for name, expression in BOUNDED.items())}
   FROM ({_query(COLUMNS | CONTENTS | OTHERS)} OFFSET 0) AS r
-  CROSS JOIN messages.topic AS d LEFT JOIN messages.topic AS t ON t.topic = r.topic
-  WHERE d.topic = '*' LIMIT 1"""  # noqa: S608 - constants only
+  JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(r.topic)
+  LEFT JOIN messages.topic AS t ON t.topic = r.topic LIMIT 1"""  # noqa: S608 - constants only
 # One branch per index of the table, each bounded: a topic is found by its index, no topic by the primary key.
 BRANCHES = (
     "m.claim_id IS NOT NULL",

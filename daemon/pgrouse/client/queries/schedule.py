@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from pgrouse.client.call import Call, Rows, decoded, first, nothing, query_call, select_call, values
 from pgrouse.config.duration import AnyDuration
+from pgrouse.topic_pattern import to_regexps
 
 LOCAL_TIMES = b"""
   SELECT pg_catalog.to_char(t.at AT TIME ZONE %s, 'Dy YYYY-MM-DD HH24:MI:SS')
@@ -16,9 +17,7 @@ LOCAL_TIMES = b"""
 RUN_TIMES = """
   SELECT s.name, s.topic, s.last_fired_at, CASE WHEN s.paused_at IS NULL THEN s.next_tick END AS next_tick
   FROM messages.schedule AS s
-  WHERE EXISTS (
-    SELECT FROM unnest(%(wanted)s::text[]) AS w (topic)
-    WHERE s.topic = w.topic OR right(w.topic, 1) = '*' AND starts_with(s.topic, left(w.topic, -1)))"""
+  WHERE s.topic ~ ANY (%(wanted)s::text[])"""
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 EDITABLE = (
     *("cron", "time_zone", "topic", "channel", "key", "priority"),
@@ -28,8 +27,8 @@ COLUMNS = ("name", *EDITABLE, "declared_by")
 # Those that may be NULL.
 OPTIONAL = ("channel", "key", "headers")
 PAGE = (
-    "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(like)s::pg_catalog.text[] IS NULL"
-    " OR f.topic OPERATOR(pg_catalog.~~) ANY (%(like)s)) ORDER BY f.name LIMIT %(most)s"
+    "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(regexps)s::pg_catalog.text[] IS NULL"
+    " OR f.topic OPERATOR(pg_catalog.~) ANY (%(regexps)s)) ORDER BY f.name LIMIT %(most)s"
 )
 
 
@@ -155,21 +154,21 @@ class RunTimes:
 
 
 def find_schedules(
-    *, after: str = "", like: Sequence[str] | None = None, most: int | None = None
+    *, after: str = "", regexps: Sequence[str] | None = None, most: int | None = None
 ) -> Call[list[Schedule]]:
     """Read schedules, by name.
 
     Args:
         after: only those with a name after this one.
-        like: only those whose topic fits one of these patterns of LIKE.
+        regexps: only those whose topic fits one of these regular expressions.
         most: how many; None = all.
     """
-    return select_call("schedule_state", Schedule, PAGE, after=after, like=_array(like), most=most)
+    return select_call("schedule_state", Schedule, PAGE, after=after, regexps=_array(regexps), most=most)
 
 
-def list_schedules(*, like: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
+def list_schedules(*, regexps: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
     """Read schedules, by name, without the payloads, which may be large. Arguments as of find_schedules."""
-    return select_call("schedule_state", ScheduleSummary, PAGE, after="", like=_array(like), most=most)
+    return select_call("schedule_state", ScheduleSummary, PAGE, after="", regexps=_array(regexps), most=most)
 
 
 def find_schedule(name: str) -> Call[Schedule | None]:
@@ -185,7 +184,7 @@ def last_runs(name: str, most: int) -> Call[list[PastRun]]:
 
 def run_times(wanted: Sequence[str], most: int) -> Call[list[RunTimes]]:
     """Read when schedules run, by name: those whose topic fits these names, or beginnings that end with *."""
-    return query_call(RUN_TIMES, RunTimes, "ORDER BY f.name LIMIT %(most)s", wanted=list(wanted), most=most)
+    return query_call(RUN_TIMES, RunTimes, "ORDER BY f.name LIMIT %(most)s", wanted=to_regexps(wanted), most=most)
 
 
 def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:

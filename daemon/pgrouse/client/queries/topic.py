@@ -11,6 +11,7 @@ from typing import Any
 from pgrouse.client.call import Call, Rows, query_call, select_call
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS
+from pgrouse.topic_pattern import patterns_of, to_regexps
 
 Policy = dict[str, Any]
 
@@ -35,9 +36,7 @@ ENDED = """
   WHERE m.minute > now() - interval '1 hour' AND m.topic = ANY (%(topics)s)"""
 DIED = """
   SELECT c.topic, c.result, sum(c.count)::bigint AS count FROM messages.dead_count AS c
-  WHERE EXISTS (
-    SELECT FROM unnest(%(wanted)s::text[]) AS w (topic)
-    WHERE c.topic = w.topic OR right(w.topic, 1) = '*' AND starts_with(c.topic, left(w.topic, -1)))
+  WHERE c.topic ~ ANY (%(wanted)s::text[])
   GROUP BY c.topic, c.result"""
 WAITING = b"""
   SELECT count(*), coalesce(max(f.id), 0), (SELECT coalesce(max(m.id), 0) FROM messages.message AS m)
@@ -81,16 +80,17 @@ class DeadCount:
 def find_policies(
     topics: Sequence[str] | None = None, settings: Sequence[str] = tuple(TopicPolicy.names())
 ) -> Call[dict[str, Policy]]:
-    """Read what topics set themselves, by name; the defaults, topic '*', are the first.
+    """Read what topics set themselves, by name; the defaults, topic '*', are the first. Patterns are among them.
 
     Args:
-        topics: which, in addition to the defaults; None = all.
+        topics: which, in addition to the defaults and patterns; None = all.
         settings: which settings; all unless given.
     """
     names = ("topic", *settings)
     statement = (
         f"SELECT {', '.join(names)} FROM messages.topic"  # noqa: S608 - constants only
         " WHERE %(topics)s::pg_catalog.text[] IS NULL OR topic OPERATOR(pg_catalog.=) ANY (%(topics)s)"
+        " OR pg_catalog.right(topic, 1) OPERATOR(pg_catalog.=) '*'"
         " ORDER BY topic OPERATOR(pg_catalog.<>) '*', topic"
     )
     wanted = None if topics is None else [DEFAULTS, *topics]
@@ -102,9 +102,15 @@ def find_policies(
 
 
 def effective_policy(policies: Mapping[str, Policy], topic: str) -> Policy:
-    """Return what holds for a topic, setting by setting: its own value, else the default. None = no limit."""
-    own = policies.get(topic, {})
-    return {name: value if own.get(name) is None else own[name] for name, value in policies[DEFAULTS].items()}
+    """Return what holds for a topic, setting by setting: its own value, that of a pattern, or the default.
+
+    None = no limit. Of patterns, the most specific that sets it counts.
+    """
+    rows = [policies[each] for each in (topic, *patterns_of(topic)) if each in policies and each != DEFAULTS]
+    return {
+        name: next((each[name] for each in rows if each.get(name) is not None), value)
+        for name, value in policies[DEFAULTS].items()
+    }
 
 
 def remove_policy(topic: str) -> Call[bool]:
@@ -145,12 +151,12 @@ def dead_counts(wanted: Sequence[str], first: Sequence[str], most: int) -> Call[
     """Count all messages that have died, by topic and result.
 
     Args:
-        wanted: of which topics: names, or beginnings that end with *.
+        wanted: of which topics: names, patterns, or beginnings that end with *.
         first: the topics that matter most.
         most: how many counts.
     """
     clauses = "ORDER BY f.topic = ANY (%(first)s) DESC, f.count DESC LIMIT %(most)s"
-    return query_call(DIED, DeadCount, clauses, wanted=list(wanted), first=list(first), most=most)
+    return query_call(DIED, DeadCount, clauses, wanted=to_regexps(wanted), first=list(first), most=most)
 
 
 def count_waiting(topic: str, most: int) -> Call[tuple[int, int]]:

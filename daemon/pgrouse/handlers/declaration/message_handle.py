@@ -48,12 +48,14 @@ class Publication:
     """How messages were published.
 
     Attributes:
-        topic: to which topic.
+        topic: by which topic in code.
+        name: to which topic.
         where: what can also wait for the end of the messages; None = nothing.
         cipher: encrypted them; None = nothing did.
     """
 
     topic: Topic[Any, ..., Any]
+    name: str
     where: Any
     cipher: Cipher | None
 
@@ -90,7 +92,7 @@ class SharedHandle(Published, Generic[Result_co]):
     def _where(self, where: Where | None) -> Any:
         """Return what waits for the end of the message."""
         if self.outcome == "dropped":
-            raise MessageNotFound(f"topic {self._publication.topic.name} was full and dropped it: there is no message")
+            raise MessageNotFound(f"topic {self._publication.name} was full and dropped it: there is no message")
         place = self._publication.where if where is None else where
         if place is None:
             raise ValueError(f"message {self:d} {NOWHERE}")
@@ -107,11 +109,13 @@ class SharedHandle(Published, Generic[Result_co]):
         topic, cipher = self._publication.topic, self._publication.cipher
         text = to_json(ended.output, inf_nan_mode="constants").decode()
         if cipher is not None:
-            text = cipher.decrypt_json(topic.name, text, ContentKind.OUTPUT)
+            text = cipher.decrypt_json(self._publication.name, text, ContentKind.OUTPUT)
         try:
             return topic.returns.read(text)
         except ValueError as error:
-            raise InvalidResult(f"message {ended.id} of {topic.name} {self._why(ended, text, error)}") from None
+            raise InvalidResult(
+                f"message {ended.id} of {self._publication.name} {self._why(ended, text, error)}"
+            ) from None
 
     def _why(self, ended: MessageResult, text: str, error: ValueError) -> str:
         """Return why the output of a success does not fit, and what to change."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from typing_extensions import TypeVar
 
+from pgrouse.errors import InvalidMessage
 from pgrouse.handlers.declaration.message_handle import (
     AsyncMessageHandle,
     MessageHandle,
@@ -29,6 +30,7 @@ from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.publishing.new_message import MessageOptions, NewMessage
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
+from pgrouse.topic_pattern import is_pattern, matches
 
 if TYPE_CHECKING:
     from pgrouse.client.async_client import AsyncClient
@@ -86,7 +88,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
     """A topic and its handler. The decorator `topic` creates it.
 
     Attributes:
-        name: the name of the topic.
+        name: the name of the topic, or the pattern of its topics.
         function: the handler.
         options: the options of the decorator.
         place: where it was declared.
@@ -112,6 +114,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyAsyncConnection | AsyncContext[Any] | AsyncBatchContext[Any] | AsyncClient,
         payload: Payload,
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         **options: Unpack[MessageOptions],
     ) -> Awaited[AsyncMessageHandle[Output_co]]: ...
@@ -122,11 +125,14 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyBlockingConnection | Context[Any] | BatchContext[Any] | Client,
         payload: Payload,
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         **options: Unpack[MessageOptions],
     ) -> MessageHandle[Output_co]: ...
 
-    def publish(self, conn: Any, payload: Any, *, cipher: Cipher | None = None, **options: Any) -> Any:
+    def publish(
+        self, conn: Any, payload: Any, *, topic: str | None = None, cipher: Cipher | None = None, **options: Any
+    ) -> Any:
         """Publish one message to the topic, as `pgrouse.publish` does, and return its id and a way to its result.
 
         If the payload is bytes, they are the message's body.
@@ -134,6 +140,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         Args:
             conn: a connection; or the context of a handler, which publishes as `ctx.publish` does; or a client.
             payload: the payload of the message.
+            topic: the topic of the message, needed if this is a pattern of topics.
             cipher: encrypts it, if the topic is one of the cipher's topics. A context needs no cipher here.
             **options: see the attributes of NewMessage.
         """
@@ -141,8 +148,9 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         if cipher is not None:
             options["cipher"] = cipher
         of_its_own = getattr(conn, "publish", None)
-        published = of_its_own(self.name, **options) if of_its_own else publish(conn, self.name, **options)
-        return self._with_handles(published, conn, cipher)
+        name = self._name_for(topic)
+        published = of_its_own(name, **options) if of_its_own else publish(conn, name, **options)
+        return self._with_handles(published, Publication(self, name, find_where(conn), cipher))
 
     @overload
     def publish_many(  # type: ignore[overload-overlap]  # as of publish
@@ -150,6 +158,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyAsyncConnection,
         payloads: Iterable[Payload],
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         returning: Literal[False] = False,
         **options: Unpack[MessageOptions],
@@ -161,6 +170,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyAsyncConnection,
         payloads: Iterable[Payload],
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         returning: Literal[True],
         **options: Unpack[MessageOptions],
@@ -172,6 +182,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyBlockingConnection,
         payloads: Iterable[Payload],
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         returning: Literal[False] = False,
         **options: Unpack[MessageOptions],
@@ -183,6 +194,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyBlockingConnection,
         payloads: Iterable[Payload],
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         returning: Literal[True],
         **options: Unpack[MessageOptions],
@@ -193,6 +205,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: Any,
         payloads: Iterable[Payload],
         *,
+        topic: str | None = None,
         cipher: Cipher | None = None,
         returning: bool = False,
         **options: Unpack[MessageOptions],
@@ -201,12 +214,15 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
 
         These options apply to all of them.
         """
-        messages: Iterable[NewMessage] = (self.message(payload, **options) for payload in payloads)
+        name = self._name_for(topic)
+        messages: Iterable[NewMessage] = (self.message(payload, topic=name, **options) for payload in payloads)
         if isinstance(payloads, list | tuple):
             messages = list(messages)  # a list is encoded while the server stores it
         many: Any = publish_many  # one call for all kinds of connections and results
         published = many(conn, messages, cipher=cipher, returning=returning)
-        return self._with_handles(published, conn, cipher) if returning else published
+        if not returning:
+            return published
+        return self._with_handles(published, Publication(self, name, find_where(conn), cipher))
 
     @cached_property
     def returns(self) -> ReturnType:
@@ -217,33 +233,58 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         """
         return find_return_type(self.function, is_batch="batch_size" in self.options)
 
-    def _with_handles(self, published: Any, publisher: Any, cipher: Cipher | None) -> Any:
+    def _name_for(self, topic: str | None) -> str:
+        """Return the topic of a message.
+
+        Raises:
+            InvalidMessage: it is not one of the pattern; or it is missing, and this is a pattern.
+        """
+        if topic is None and is_pattern(self.name):
+            raise InvalidMessage(
+                f"topic is missing: {self.name} is a pattern, so say to which of its topics to publish: "
+                f'topic="{self.name.rstrip("*")}created"'
+            )
+        if topic is not None and not matches(self.name, topic):
+            raise InvalidMessage(f"topic is {topic}, which the handler of {self.name} does not get: publish to another")
+        return topic or self.name
+
+    def _with_handles(self, published: Any, publication: Publication) -> Any:
         """Return one or many messages that were published, or an awaitable of them, as handles."""
-        publication = Publication(self, find_where(publisher), cipher)
         if not isinstance(published, Coroutine):
             return _to_handles(published, MessageHandle, publication)
         tracked = published if isinstance(published, TrackedCoroutine) else TrackedCoroutine(published, self.name)
         return tracked.then(lambda result: _to_handles(result, AsyncMessageHandle, publication))
 
-    def message(self, payload: Payload, **options: Unpack[MessageOptions]) -> NewMessage:
-        """Return a message of the topic, for a `publish_many` of several topics, or with different options."""
-        if isinstance(payload, bytes):
-            return NewMessage(topic=self.name, body=payload, **options)
-        return NewMessage(topic=self.name, payload=payload, **options)
+    def message(self, payload: Payload, *, topic: str | None = None, **options: Unpack[MessageOptions]) -> NewMessage:
+        """Return a message of the topic, for a `publish_many` of several topics, or with different options.
 
-    def every(self, cron: str, payload: Payload | None = None, **options: Unpack[ScheduleOptions]) -> None:
+        Args:
+            payload: its payload.
+            topic: its topic, needed if this is a pattern of topics.
+            **options: see the attributes of NewMessage.
+        """
+        name = self._name_for(topic)
+        if isinstance(payload, bytes):
+            return NewMessage(topic=name, body=payload, **options)
+        return NewMessage(topic=name, payload=payload, **options)
+
+    def every(
+        self, cron: str, payload: Payload | None = None, *, topic: str | None = None, **options: Unpack[ScheduleOptions]
+    ) -> None:
         """Publish a message on a schedule.
 
         Args:
             cron: the times: the five fields of cron, six with the second before them, `@daily` and the like, or an
                 interval like "30 seconds".
             payload: the payload of each message; {} by default.
+            topic: the topic of each message, needed if this is a pattern of topics.
             **options: name: the name of the schedule, by default the name of the topic; the others are the keys of
             `[schedules]`.
         """
         check_durations(f"the schedule of topic {self.name}", options)
-        values = {"cron": cron, "topic": self.name, **options}
-        name = str(values.pop("name", self.name))
+        published_to = self._name_for(topic)
+        values = {"cron": cron, "topic": published_to, **options}
+        name = str(values.pop("name", published_to))
         if payload is not None:
             values["payload"] = payload
         self.schedules.append(DeclaredSchedule(name, values, _caller()))
@@ -315,7 +356,7 @@ def topic(name: str, **options: Any) -> Any:
     """Declare a topic at its handler. The daemon finds it if `handlers.modules` names its module.
 
     Args:
-        name: the name of the topic.
+        name: the name of the topic, or a pattern: `orders.*` has one level more, `orders.**` any number of them.
         **options: the keys of its table in pgrouse.toml; the values in that file override these.
 
     Raises:

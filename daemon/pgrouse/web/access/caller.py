@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pgrouse.topic_pattern import matches, to_regexps
+
 
 class Role(StrEnum):
     """A role of a token. An operator is also a viewer; otherwise no role includes another."""
@@ -25,7 +27,7 @@ class Caller:
     Attributes:
         name: the token's name.
         roles: its roles.
-        topics: patterns of its topics: a name, or a prefix and `*`.
+        topics: its topics: names, patterns, beginnings that end with `*`, or `*`: see `topic_pattern.matches`.
     """
 
     name: str
@@ -48,22 +50,13 @@ class Caller:
         return self.sees_all if topic is None else self.sees(topic)
 
     def sees(self, topic: str) -> bool:
-        """Return whether a topic matches one of the patterns."""
-        return self.sees_all or any(_fits(name, topic) for name in self.topics)
+        """Return whether a topic, or all topics of a pattern, match one of the patterns."""
+        return self.sees_all or any(matches(pattern, topic) for pattern in self.topics)
 
     @property
-    def like(self) -> list[str] | None:
-        """The patterns for `topic LIKE ANY (…)` in SQL; None: the caller may see all topics."""
-        return None if self.sees_all else [_like(pattern) for pattern in self.topics]
-
-
-def _fits(pattern: str, topic: str) -> bool:
-    return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern
-
-
-def _like(pattern: str) -> str:
-    escaped = pattern.rstrip("*").replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"{escaped}%" if pattern.endswith("*") else escaped
+    def regexps(self) -> list[str] | None:
+        """The regular expressions for `topic ~ ANY (…)` in SQL; None: the caller may see all topics."""
+        return None if self.sees_all else to_regexps(self.topics)
 
 
 # On loopback, while no token was ever created: any user who can reach the port can also read the configuration.

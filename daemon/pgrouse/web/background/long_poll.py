@@ -27,6 +27,7 @@ from pgrouse.client.calls.processing.wake import arm, ready_topics
 from pgrouse.client.calls.processing.worker import unregister_worker
 from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.process import loop
+from pgrouse.topic_pattern import patterns_of
 from pgrouse.web.access.database_pool import DatabasePool
 from pgrouse.web.http.problem import Problem
 
@@ -185,7 +186,8 @@ class LongPoll:
 
         There may be more messages, also for requests that claimed in vain before.
         """
-        self._ready.update(topics)
+        for topic in topics:
+            self._ready |= {topic, *patterns_of(topic)}
         others = (each for each in self._waiters if each is not waiter and self.may_have_messages(each))
         for each in islice(others, self._max_claims):
             each.woken.set()

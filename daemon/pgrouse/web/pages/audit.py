@@ -75,7 +75,7 @@ def _values(given: dict[str, str], before: str, caller: Caller) -> dict[str, Any
         **{name: value or None for name, value in given.items()},
         "since": search.parse_time(given["since"], "since"),
         "until": search.parse_time(given["until"], "until"),
-        "like": caller.like,
+        "regexps": caller.regexps,
         "before": int(before) if before else None,
     }
 

@@ -42,7 +42,7 @@ STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the schedules of the topics that the caller may see."""
-    found = await run_async(conn, queries.list_schedules(like=caller.like, most=MAX_ROWS))
+    found = await run_async(conn, queries.list_schedules(regexps=caller.regexps, most=MAX_ROWS))
     return {"schedules": found, "kinds": STATE_KINDS}
 
 

@@ -41,7 +41,7 @@ async def read_counts_of(conn: Connection, caller: Caller, topic: str) -> Row | 
 def _beginnings(patterns: Sequence[str], begin: str) -> list[str]:
     """Return the patterns of topics that fit some pattern and begin so."""
     longer = [each for each in patterns if each.startswith(begin)]
-    is_wanted = any(each.endswith("*") and begin.startswith(each[:-1]) for each in patterns)
+    is_wanted = any(each.endswith("*") and begin.startswith(each.rstrip("*")) for each in patterns)
     return [*longer, f"{begin}*"] if is_wanted else longer
 
 

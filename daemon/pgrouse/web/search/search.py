@@ -141,7 +141,7 @@ class Search:
             "attempts": _attempts_filter(self.attempts),
             "since": parse_time(self.since, "since"),
             "until": parse_time(self.until, "until"),
-            "topics": caller.like,
+            "topics": caller.regexps,
             "limit": 50,
             "after": None,
             "preview": 0,

@@ -165,7 +165,7 @@ async def list_messages(request: Request, caller: Viewer, given: Annotated[Messa
         **given.model_dump(exclude={"state", "header", "cursor"}),
         states=given.state,
         headers=header_filter(given.header or ""),
-        topics=caller.like,
+        topics=caller.regexps,
         after=None if after is None else json.dumps(after),
     )
     page = await run_read(request, call)

@@ -29,6 +29,7 @@ from pgrouse.config.described_model import DescribedModel
 from pgrouse.jsonb import Raw
 from pgrouse.printable import printable
 from pgrouse.publishing.new_message import FIRST, LAST
+from pgrouse.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN
 
 MAX_ITEMS = 1000
 # More than any body has.
@@ -121,7 +122,8 @@ def _bytes(text: Any) -> bytes:
 Id = Annotated[int, Field(ge=1, le=MAX_ID, strict=True)]
 PathId = Annotated[int, Field(ge=1, le=MAX_ID)]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$", examples=["orders.created"])]
-AnyTopic = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$", examples=["orders.created"])]
+TopicOrPattern = Annotated[str, Field(pattern=NAME_OR_PATTERN, max_length=MAX_BYTES, examples=["orders.created"])]
+AnyTopic = Annotated[str, Field(pattern=NAME_OR_DEFAULTS, max_length=MAX_BYTES, examples=["orders.created"])]
 Label = Annotated[
     str,
     Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),

@@ -181,7 +181,7 @@ async def list_schedules(
 ) -> Response:
     """List the schedules."""
     after = cursor.decode_name("schedules", cursor_)
-    found = await run_read(request, queries.find_schedules(after=after, like=caller.like, most=limit))
+    found = await run_read(request, queries.find_schedules(after=after, regexps=caller.regexps, most=limit))
     end = cursor.encode_end("schedules", [each.name for each in found], limit)
     return ApiResponse({"schedules": list(map(ScheduleDetail.of, found)), "next": end})
 

@@ -11,7 +11,7 @@ from pgrouse.web.access.database_pool import run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.description.problem_responses import responses
-from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, example, members_of
+from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, TopicOrPattern, example, members_of
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 
@@ -55,7 +55,7 @@ class SubscriptionRemoval(ResponseModel):
 
 
 @router.get("", response_model=SubscriptionList, summary="List subscriptions")
-async def list_subscriptions(request: Request, caller: Viewer, topic: Topic) -> Response:
+async def list_subscriptions(request: Request, caller: Viewer, topic: TopicOrPattern) -> Response:
     """List who gets copies of the messages of a topic, and whose copies it gets.
 
     The list has only topics that the token may see.
@@ -66,7 +66,7 @@ async def list_subscriptions(request: Request, caller: Viewer, topic: Topic) -> 
 
 
 @router.post("", response_model=SubscriptionResult, summary="Add a subscription")
-async def add_subscriber(request: Request, caller: Operator, topic: Topic, body: NewSubscription) -> Response:
+async def add_subscriber(request: Request, caller: Operator, topic: TopicOrPattern, body: NewSubscription) -> Response:
     """Copy what is published to a topic from now on to another topic."""
     check_permission(caller, Role.OPERATOR, body.subscriber)
     added = await run_write(request, caller, add_subscription(topic, body.subscriber))
@@ -76,7 +76,7 @@ async def add_subscriber(request: Request, caller: Operator, topic: Topic, body:
 @router.delete(
     "/{subscriber}", response_model=SubscriptionRemoval, summary="Remove a subscription", responses=responses(404)
 )
-async def remove_subscriber(request: Request, caller: Operator, topic: Topic, subscriber: Topic) -> Response:
+async def remove_subscriber(request: Request, caller: Operator, topic: TopicOrPattern, subscriber: Topic) -> Response:
     """End a subscription. What was copied stays."""
     check_permission(caller, Role.OPERATOR, subscriber)
     removed = await run_write(request, caller, remove_subscription(topic, subscriber))

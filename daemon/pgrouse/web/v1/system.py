@@ -261,7 +261,7 @@ async def list_audit_entries(
         check_permission(caller, Role.OPERATOR, topic)
     call = find_actions(
         before=cursor.decode_id("audit", cursor_),
-        like=caller.like,
+        regexps=caller.regexps,
         actor=actor,
         action=action,
         topic=topic,

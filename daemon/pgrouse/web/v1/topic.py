@@ -41,6 +41,7 @@ from pgrouse.web.v1.model import (
     Timestamp,
     TimestampText,
     Topic,
+    TopicOrPattern,
     Wait,
     example,
     members_of,
@@ -86,11 +87,11 @@ class TopicDetail(ResponseModel):
     )
 
     policy: dict[str, Any]
-    """The effective policy: the topic's own values, else the defaults."""
+    """The effective policy: the topic's own values, else those of patterns, else the defaults."""
     own: dict[str, Any]
     """The values that the topic itself sets."""
     paused: dict[str, Any] | None
-    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`.
+    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, a pattern, or `*`.
 
     null: it is not paused.
     """
@@ -259,7 +260,7 @@ async def list_topics(
 async def get_topic(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
     """Return the policy of a topic (the effective values, and those that the topic itself sets) and its state.
 
-    `*` is the defaults.
+    `*` is the defaults; `orders.*` and `orders.**` are patterns of topics.
     """
     async with reading(request) as conn:
         policies = await run_async(conn, find_policies([topic]))
@@ -312,7 +313,7 @@ def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.delete("/{topic}", response_model=PolicyRemoval, summary="Remove a topic's policy", responses=responses(404))
-async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Response:
+async def remove_policy(request: Request, caller: Operator, topic: TopicOrPattern) -> Response:
     """Remove the policy that a topic itself sets, and its pause: it inherits the defaults.
 
     Its messages and channels stay.

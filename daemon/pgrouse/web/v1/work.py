@@ -43,7 +43,7 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Timestamp,
-    Topic,
+    TopicOrPattern,
     Wait,
     example,
     members_of,
@@ -63,8 +63,8 @@ class ClaimMessagesRequest(RequestModel):
 
     model_config = example(topics=["orders.created"], limit=10, wait=20, worker="rust-1")
 
-    topics: list[Topic] = Field(min_length=1, max_length=100)
-    """The topics to claim from."""
+    topics: list[TopicOrPattern] = Field(min_length=1, max_length=100)
+    """The topics to claim from: names, or patterns: `orders.*` has one level more, `orders.**` any number of them."""
     limit: int = Field(default=1, ge=1, le=MAX_ITEMS)
     """How many messages to claim at most."""
     wait: float = Field(default=0, ge=0, le=MAX_WAIT_S)

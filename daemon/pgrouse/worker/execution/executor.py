@@ -16,8 +16,10 @@ from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.current_attempt import current_topic
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.process.new_thread import call_in_new_thread
+from pgrouse.topic_pattern import by_topic, is_pattern
 from pgrouse.worker.child.child_process import ChildProcesses
 from pgrouse.worker.execution.attempts import Attempts
 from pgrouse.worker.execution.batch_gatherer import BatchGatherer
@@ -77,6 +79,7 @@ class HandlerExecutor:
         self.settings, self.in_flight, self.settle_buffer, self.runtime = settings, in_flight, settle_buffer, runtime
         self.children, self.metrics, self.on_capacity = children, settle_buffer.metrics, on_capacity
         self.topics = sorted(handlers)
+        self.handlers = by_topic(handlers)
         self.concurrency = settings.concurrency
         self.threads = HandlerThreads(settings.threads)
         runners = {topic: self._runner(each) for topic, each in handlers.items()}
@@ -241,7 +244,7 @@ class HandlerExecutor:
         return [self.singles, *self.gatherers.values()]
 
     def _scheduler(self, topic: str) -> SingleScheduler | BatchGatherer:
-        return self.gatherers.get(topic, self.singles)
+        return self.gatherers.get(self.handlers[topic].topic, self.singles)
 
     def _runner(self, handler: Handler) -> Runner:
         runner = self._runner_of_mode(handler)
@@ -249,7 +252,7 @@ class HandlerExecutor:
         return CompleteFirstRunner(runner, self.runtime) if first else runner
 
     def _runner_of_mode(self, handler: Handler) -> Runner:
-        record_run = self.metrics.for_topic(handler.topic).runs.add
+        record_run = self._record_run if is_pattern(handler.topic) else self.metrics.for_topic(handler.topic).runs.add
         match handler.mode:
             case ExecutionMode.ASYNC:
                 return LoopRunner(self.in_flight, record_run)
@@ -257,6 +260,10 @@ class HandlerExecutor:
                 return ThreadRunner(self.threads, self.in_flight, record_run)
             case ExecutionMode.PROCESS:
                 return ChildRunner(self.children[handler.topic], self.runtime, self.in_flight, record_run)
+
+    def _record_run(self, seconds: float) -> None:
+        """Record a call of the handler of a pattern, for the topic of its message."""
+        self.metrics.for_topic(current_topic()).runs.add(seconds)
 
     def _limit(self, handler: Handler) -> int | None:
         """Return how many messages or batches of a topic may be in flight at once; None = as many as the worker's."""
@@ -299,8 +306,9 @@ class HandlerExecutor:
         """Pass the messages of batch handlers on; return the others."""
         singles: list[Message] = []
         for topic, messages in groupby(claimed, TOPIC):
-            if topic in self.gatherers:
-                self.gatherers[topic].add(list(messages))
+            gatherer = self.gatherers.get(self.handlers[topic].topic)
+            if gatherer is not None:
+                gatherer.add(list(messages))
             else:
                 singles += messages
         return singles

@@ -7,7 +7,7 @@ a notification says that a topic was changed, and about once per second in case 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
 from pgrouse.event_logger import log
+from pgrouse.topic_pattern import find, is_pattern
 
 # A digest of the row versions: the only query while nothing changes.
 VERSION = """
@@ -36,14 +37,14 @@ class SchemaCache:
     """The cached schemas.
 
     Args:
-        topics: the topics of the handlers; the schemas of other topics are not cached. None = all topics.
+        topics: the topics and patterns of the handlers; the schemas of other topics are not cached. None = all topics.
 
     Attributes:
         is_empty: whether no topic has a schema: there is nothing to check.
     """
 
-    def __init__(self, topics: Container[str] | None = None) -> None:
-        self.topics = topics
+    def __init__(self, topics: Iterable[str] | None = None) -> None:
+        self.topics = None if topics is None else frozenset(topics)
         # By topic; None = a schema that cannot be compiled.
         self._schemas: dict[str, PayloadSchema | None] = {}
         # The topics whose schemas this installation cannot check.
@@ -119,10 +120,10 @@ class SchemaCache:
         return f"payload_schema: {'; '.join(problems)}".encode()[:ERROR_BYTES].decode("utf-8", "ignore")
 
     def _concerns(self, topic: str) -> bool:
-        return self.topics is None or topic == DEFAULTS or topic in self.topics
+        return self.topics is None or is_pattern(topic) or find(self.topics, topic) is not None
 
     def _topic_of_schema(self, message: Message) -> str:
-        return message.topic if message.topic in self._schemas else DEFAULTS
+        return find(self._schemas, message.topic) or DEFAULTS
 
     def _compile(self, topic: str, text: str) -> PayloadSchema | None:
         self._uncheckable.discard(topic)

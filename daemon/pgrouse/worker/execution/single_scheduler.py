@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pgrouse.client.message import Message
 from pgrouse.handlers.handler import Handler
+from pgrouse.topic_pattern import by_topic
 from pgrouse.worker.execution.attempts import Attempts
 from pgrouse.worker.execution.prefetch import RELEASE_AFTER_S, Prefetch, WaitingMessages
 
@@ -103,7 +104,9 @@ class SingleScheduler:
         *,
         releases_old: bool = False,
     ) -> None:
-        self.slots = {each.topic: TopicSlots(each, limit, self._start, on_capacity) for each, limit in handlers}
+        self.slots = by_topic(
+            {each.topic: TopicSlots(each, limit, self._start, on_capacity) for each, limit in handlers}
+        )
         self.topics = sorted(self.slots)
         self.concurrency, self.attempts, self.releases_old = concurrency, attempts, releases_old
         self.waiting = WaitingMessages()

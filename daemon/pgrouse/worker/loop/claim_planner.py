@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import ClaimRequest, TurnResult
+from pgrouse.topic_pattern import PatternDict, is_pattern
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.loop.arrival_rate import ArrivalRate
 from pgrouse.worker.reporting.wake_reason import WakeReason
@@ -44,6 +45,9 @@ BIGINT_DIGITS = 19
 # After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by
 # itself. Each success doubles the number; after the last one, claims are as before.
 NARROW_FIRST, NARROW_LAST = 8, 32
+
+# How many topics' last channels are remembered: a pattern may have any number of topics.
+MAX_LAST_CHANNELS = 1000
 
 
 class PlannerState(Enum):
@@ -81,6 +85,7 @@ class ClaimPlanner:
         poll_s: returns the longest sleep, in seconds; called each time, so that it can add jitter.
         clock: a monotonic clock, in seconds.
         connections: how many claims run at the same time while there is a backlog.
+        topics: all topics and patterns of the worker, whether or not they have capacity.
     """
 
     def __init__(
@@ -89,11 +94,13 @@ class ClaimPlanner:
         poll_s: Callable[[], float],
         clock: Callable[[], float],
         connections: int = 1,
+        topics: Sequence[str] = (),
     ) -> None:
         self.capacity = capacity
         self.poll_s = poll_s
         self.clock = clock
         self.connections = connections
+        self._names = PatternDict({each: each for each in topics}) if any(map(is_pattern, topics)) else None
         self._pending_claims: list[ClaimRequest] = []
         self.state = PlannerState.CLAIMING
         self.listening = False
@@ -231,7 +238,7 @@ class ClaimPlanner:
         is_steady = self._arrival_rate.add(len(got.claimed), self.last_claim_at)
         if got.claimed:
             self._on_messages(plan.request, got.claimed)
-        if is_steady and not self.held_back and not _may_be_full(plan.request, got.claimed):
+        if is_steady and not self.held_back and not self._may_be_full(plan.request, got.claimed):
             self._has_backlog = False
             self.state, self._next_claim_at = PlannerState.STEADY, sent_at + STEADY_CLAIM_S
         elif not got.claimed:
@@ -272,6 +279,8 @@ class ClaimPlanner:
         for message in claimed:
             if message.channel is not None:
                 self._after_channels[message.topic] = message.channel
+        while len(self._after_channels) > MAX_LAST_CHANNELS:
+            del self._after_channels[next(iter(self._after_channels))]
 
     def _is_full_claim(self, request: ClaimRequest, claimed: list[Message]) -> bool:
         """Whether there may be more. Also remembers where the next claim continues."""
@@ -279,8 +288,8 @@ class ClaimPlanner:
         if batches is None:
             self._after_topic = claimed[-1].topic
             return len(claimed) >= request.limit
-        batched = [message.topic for message in claimed if message.topic in batches.topics]
-        single = [message.topic for message in claimed if message.topic not in batches.topics]
+        batched = [message.topic for message in claimed if self._name_of(message.topic) in batches.topics]
+        single = [message.topic for message in claimed if self._name_of(message.topic) not in batches.topics]
         self._after_batch_topic = batched[-1] if batched else self._after_batch_topic
         self._after_topic = single[-1] if single else self._after_topic
         return len(batched) >= batches.limit or (bool(request.topics) and len(single) >= request.limit)
@@ -365,7 +374,26 @@ class ClaimPlanner:
         self._skipped_singles = bool(capacity.topics) and capacity.limit <= 0
         if capacity.batches is not None:
             request.batches = _claim_request(capacity.batches, self._after_batch_topic, channels)
+        if self._names is not None:
+            for each in request.parts:
+                # Without them the claim would take their messages for those of a pattern.
+                each.others = [name for name in self._names if name not in each.topics]
         return request
+
+    def _name_of(self, topic: str) -> str:
+        """Return the name or pattern under which the worker handles a topic."""
+        return topic if self._names is None else self._names.find(topic) or topic
+
+    def _may_be_full(self, request: ClaimRequest, claimed: list[Message]) -> bool:
+        """Whether a claim returned as many messages as it asked for, of all topics or of one."""
+        if not claimed:
+            return False
+        found = Counter(self._name_of(message.topic) for message in claimed)
+        return any(
+            found.total() >= each.limit
+            or any(slots is not None and found[name] >= slots for name, slots in each.bounds)
+            for each in request.parts
+        )
 
 
 def _message_id(payload: str) -> int | None:
@@ -374,17 +402,6 @@ def _message_id(payload: str) -> int | None:
     Any session can send a notification, so the id proves nothing.
     """
     return int(payload) if payload.isdecimal() and payload.isascii() and len(payload) < BIGINT_DIGITS else None
-
-
-def _may_be_full(request: ClaimRequest, claimed: list[Message]) -> bool:
-    """Whether a claim returned as many messages as it asked for, of all topics or of one."""
-    if not claimed:
-        return False
-    found = Counter(message.topic for message in claimed)
-    return any(
-        found.total() >= each.limit or any(slots is not None and found[topic] >= slots for topic, slots in each.bounds)
-        for each in request.parts
-    )
 
 
 def _remaining(capacity: Capacity, on_the_way: list[ClaimRequest], share: int) -> Capacity:
@@ -438,6 +455,6 @@ def _with_prefetch(capacity: Capacity, start: int, prefetch: dict[str, int]) -> 
 def _claim_request(capacity: Capacity, after_topic: str | None, channels: str | None) -> ClaimRequest:
     if capacity.is_empty:
         return ClaimRequest([], 0)
-    several = len(capacity.topics) > 1
+    several = len(capacity.topics) > 1 or any(map(is_pattern, capacity.topics))
     after = after_topic if several else None
     return ClaimRequest(capacity.topics, capacity.limit, capacity.slots, after, channels, prefetch=capacity.prefetch)

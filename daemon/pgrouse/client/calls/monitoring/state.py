@@ -17,7 +17,7 @@ class TopicState:
         state: running, paused, breaker (open or probing) or unhandled.
         stopped: whether it is paused, or stopped by its breaker.
         paused: whether it is paused, by a pause of its own or of all topics.
-        paused_topic: whose pause it is: its own name, or '*'.
+        paused_topic: whose pause it is: its own name, a pattern, or '*'.
         resume_at: when the pause ends by itself; None: it is not paused, or until it is resumed.
         breaker: closed, open or probing; None: it has none.
         probe_at: when a breaker that is not closed lets messages run again; None: it is closed.
