@@ -196,7 +196,7 @@ WRONG = {
     "'process', found 'thread'",
     '[topics."a b"]\nhandler = "m:f"': 'pgrouse.toml:1: topics."a b": is no topic name: '
     "1 to 200 of A-Z a-z 0-9 . _ : - "
-    "and a letter or digit first, found 'a b'",
+    "and a letter or digit first; a pattern ends with .* or .**, found 'a b'",
     "topics = 3": "pgrouse.toml:1: topics: expected a table of keys, found 3",
     "[[worker]]\nthreads = 1": "pgrouse.toml:1: worker: expected a table of keys, found a list",
     "[log]\nlevel = 3": "pgrouse.toml:2: log.level: expected 'debug', 'info', 'warning' or 'error', found 3",

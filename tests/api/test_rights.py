@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from pgrouse.web import application
 from pgrouse.web.access.caller import Role
 from pgrouse.web.access.security import RequireRole
 from tests.api.site import Site, code
+from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 # Routes that need no token.
@@ -232,3 +234,46 @@ def test_a_token_of_some_topics_sees_and_closes_only_the_batches_that_it_created
     assert [row["id"] for row in shop.get("/v1/batches").json()["batches"]] == [own]
     assert shop.get(f"/v1/batches/{other}").status_code == shop.post(f"/v1/batches/{other}/close").status_code == 404
     assert shop.post(f"/v1/batches/{own}/close").json()["state"] == "finished"
+
+
+def test_a_star_of_a_token_is_one_level_and_two_are_any_number(site: Site, queue: Queue) -> None:
+    for topic in ("level", "level.one", "level.one.two", "levelx"):
+        queue.publish(topic)
+
+    def tried(*topics: str) -> tuple[set[str], list[int], list[int]]:
+        """Return the topics that are listed, and the answers to publishes and claims."""
+        with site.client(site.token("viewer", "publisher", "worker", "operator", topics=topics)) as client:
+            listed = {row["topic"] for row in client.get("/v1/messages").json()["messages"]}
+            assert listed == {row["topic"] for row in client.get("/v1/stats").json()["topics"]}
+            assert listed == {row["topic"] for row in client.get("/v1/topics").json()["topics"]}
+            assert (
+                client.get("/v1/topics/*").status_code == client.post("/v1/topics/*/pause", json={}).status_code == 403
+            )
+            publishes = ("level", "level.one", "level.one.two", "level.one.dlq")
+            claims = ("level", "level.*", "level.one", "level.**", "level.one.*", "level.one.**", "**", "lev.*")
+            return (
+                listed,
+                [client.post(f"/v1/topics/{each}/messages", json={}).status_code for each in publishes],
+                [client.post("/v1/claim", json={"topics": [each], "limit": 1}).status_code for each in claims],
+            )
+
+    assert tried("level.*") == ({"level.one"}, [403, 201, 403, 403], [403, 200, 200, *[403] * 5])
+    assert tried("level.**") == (
+        {"level.one", "level.one.two"},
+        [403, 201, 201, 403],
+        [403, 200, 200, 200, 200, 200, 403, 403],
+    )
+
+
+def test_a_claim_over_http_takes_patterns_and_waits_for_topics_that_are_new(site: Site, queue: Queue) -> None:
+    with (
+        site.client(site.token("worker", topics=("fresh.*",))) as client,
+        ThreadPoolExecutor(1) as background,
+    ):
+        claim = {"topics": ["fresh.*"], "wait": 20, "worker": "rust"}
+        waiting = background.submit(client.post, "/v1/claim", json=claim, timeout=60)
+        eventually(lambda: queue.rows("SELECT FROM messages.sleeper WHERE 'fresh.*' = ANY (topics)"))
+        published = queue.publish("fresh.one")
+
+        assert [each["id"] for each in waiting.result().json()["messages"]] == [published]
+    assert queue.call("is_handled", "fresh.two")

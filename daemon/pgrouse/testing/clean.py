@@ -16,7 +16,7 @@ from pgrouse.connection_schema import rendering
 # The name of a test database, as frameworks usually choose it.
 OF_TESTS = re.compile(r"(^|[_-])(py)?tests?([_-]|\d|$)", re.IGNORECASE)
 # Tables that migrations fill.
-KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_threshold", "mutex", "signing_key")
+KEPT_TABLES = ("migration", "topic", "inherited_policy", "low_water_mark", "alert_threshold", "mutex", "signing_key")
 # Tables of what was configured, and of what runs: workers, waits, web servers.
 CONFIGURED_TABLES = ("alert_sink", "audit", "channel", "schedule", "schedule_run", "silence", "subscription", "token")
 RUNNING_TABLES = (

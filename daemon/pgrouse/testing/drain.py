@@ -36,6 +36,7 @@ from pgrouse.testing.handler_call import (
     run_handler_async,
 )
 from pgrouse.testing.runtime import OtherConnection, TestConnection, TestRuntime, is_async
+from pgrouse.topic_pattern import by_topic
 
 if TYPE_CHECKING:
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
@@ -159,7 +160,7 @@ class _Drain:
         limit: int,
         run_coroutine: RunCoroutine,
     ) -> None:
-        self.conn, self.handlers, self.runtime, self.limit = conn, handlers, runtime, limit
+        self.conn, self.handlers, self.runtime, self.limit = conn, by_topic(handlers), runtime, limit
         self.run_coroutine = run_coroutine
         self.attempts: list[Attempt] = []
 

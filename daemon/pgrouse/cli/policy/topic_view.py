@@ -20,6 +20,7 @@ from pgrouse.config.topic_policy import DEFAULTS, show_setting
 from pgrouse.format import show_age
 from pgrouse.terminal.command import CliSession
 from pgrouse.terminal.table import Column
+from pgrouse.topic_pattern import patterns_of
 
 Row = dict[str, Any]
 
@@ -54,7 +55,7 @@ def read_policy_view(conn: psycopg.Connection, topic: str, channel: str | None) 
     channels = run(conn, find_channels(topic, channel=channel))
     own = {name: getattr(channels[0], name) for name in ChannelPolicy.names()} if channels else {}
     places = [(f"channel {channel}", own)] if channel is not None else []
-    places += [(each, policies.get(each, {})) for each in (topic, DEFAULTS)]
+    places += [(each, policies.get(each, {})) for each in (topic, *patterns_of(topic), DEFAULTS)]
     return PolicyView(
         topic,
         channel,
@@ -89,6 +90,8 @@ def _pauses(view: PolicyView) -> dict[str, Row]:
     named: dict[str, TopicState | Channel] = {"every topic": view.every} if view.every.paused else {}
     if view.topic != DEFAULTS and view.state.has_own_pause:
         named[f"topic {view.topic}"] = view.state
+    elif view.state.paused and view.state.paused_topic != DEFAULTS:
+        named[f"pattern {view.state.paused_topic}"] = view.state
     named |= {f"channel {each.channel}": each for each in view.channels}
     return {what: pause for what, each in named.items() if (pause := pause_as_json(each))}
 

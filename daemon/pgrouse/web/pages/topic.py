@@ -34,6 +34,7 @@ from pgrouse.client.queries.topic import (
     waiting_rates,
 )
 from pgrouse.config.topic_policy import DEFAULTS, show
+from pgrouse.topic_pattern import is_pattern
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
@@ -56,12 +57,13 @@ Name = Annotated[str, Form(max_length=300)]
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
-    """Read one topic, or with '*' the defaults."""
+    """Read one topic; a pattern; or with '*' the defaults."""
     if subject != DEFAULTS and not caller.sees(subject):
         raise Problem(403, f"{caller.name or 'you'} may not see topic {subject}", "forbidden", needs="viewer")
     policies = await run_async(conn, find_policies([subject]))
     (state,) = await run_async(conn, topic_state([subject]))
-    groups = policy_form.form_groups(subject, policies.get(subject, {}), policies[DEFAULTS])
+    inherited = policies[DEFAULTS] if subject == DEFAULTS else effective_policy(policies | {subject: {}}, subject)
+    groups = policy_form.form_groups(subject, policies.get(subject, {}), inherited)
     context: Context = {
         "topic": subject,
         "is_defaults": subject == DEFAULTS,
@@ -76,7 +78,9 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "thresholds": _threshold_fields(subject, thresholds.get(subject, {}), thresholds[DEFAULTS]),
     }
     policy = effective_policy(policies, subject)
-    return context | ({"counts": None} if subject == DEFAULTS else await _read_topic(conn, caller, state, policy))
+    if is_pattern(subject):
+        return context | {"counts": None, "subscriptions": await _read_subscriptions(conn, caller, subject)}
+    return context | await _read_topic(conn, caller, state, policy)
 
 
 async def _read_topic(conn: Connection, caller: Caller, state: TopicState, policy: Policy) -> Context:
@@ -85,16 +89,20 @@ async def _read_topic(conn: Connection, caller: Caller, state: TopicState, polic
     if found is None:
         raise Problem(404, f"there is no topic {state.topic}: it has no messages and no policy", "not_found")
     rates = await run_async(conn, waiting_rates(state.topic))
-    subscriptions = await read_rows(conn, find_subscriptions(state.topic))
     return {
         "counts": found,
         "channels": await run_async(conn, channels_in_use(state.topic, MAX_CHANNELS)),
-        "subscriptions": [row for row in subscriptions if caller.sees(row["topic"]) and caller.sees(row["subscriber"])],
+        "subscriptions": await _read_subscriptions(conn, caller, state.topic),
         "limits": _limits(found, policy, state, rates),
         "channel_limit": policy["channel_concurrency"] or None,
         "channel_interval": policy["channel_min_interval"] or None,
         "is_ordered": policy["ordered"],
     }
+
+
+async def _read_subscriptions(conn: Connection, caller: Caller, topic: str) -> list[Row]:
+    found = await read_rows(conn, find_subscriptions(topic))
+    return [row for row in found if caller.sees(row["topic"]) and caller.sees(row["subscriber"])]
 
 
 def _threshold_fields(topic: str, own: Row, defaults: Row) -> list[Row]:
@@ -112,7 +120,7 @@ def _threshold_fields(topic: str, own: Row, defaults: Row) -> list[Row]:
 
 async def read_measures(conn: Connection, _caller: Caller, subject: str) -> Context:
     """Read what the workers measured of one topic in the last hour."""
-    if subject == DEFAULTS:
+    if is_pattern(subject):
         return {"charts": {}}
     bars = await read_rows(conn, throughput(topic=subject))
     times = await read_rows(conn, latency(topic=subject))

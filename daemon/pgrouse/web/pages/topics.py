@@ -13,7 +13,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
 from pgrouse.client.calls.monitoring.stats import latency
-from pgrouse.client.queries.topic import EndedMinute, ended_minutes
+from pgrouse.client.queries.topic import EndedMinute, ended_minutes, find_policies
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web.access.caller import Caller
@@ -30,6 +30,7 @@ from pgrouse.web.search.message_counts import read_topic_counts
 router = APIRouter()
 
 MAX_ROWS = 200
+MAX_PATTERNS = 50
 
 # The last five minutes are the rate.
 RATE_MINUTES = 5
@@ -53,7 +54,14 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "are_all": counts.are_all,
         "topics": [row | _activity(states[row["topic"]], ended[row["topic"]], times) for row in shown],
         "all": states[DEFAULTS],
+        "patterns": await _patterns(conn, caller),
     }
+
+
+async def _patterns(conn: Connection, caller: Caller) -> list[str]:
+    """Return the patterns that have a policy."""
+    policies = await run_async(conn, find_policies([], ["paused_at"]))
+    return [each for each in policies if each != DEFAULTS and caller.sees(each)][:MAX_PATTERNS]
 
 
 def _by_age(minutes: list[EndedMinute]) -> dict[str, dict[int, int]]:
