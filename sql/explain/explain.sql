@@ -9,17 +9,18 @@
 -- - `retrying`, `deferred`, `delayed`, `debounced`: due later: after a failed attempt, by its handler, by its
 --   publisher, by further publishes of its key. A message with a `backoff` of its own says so.
 -- - `waiting_for_event`: its handler waits for an event, see `messages.signal`.
--- - `paused`: all topics, its topic or its channel: by which user, why, until when.
+-- - `paused`: all topics, a pattern, its topic or its channel: by which user, why, until when.
 -- - `breaker_open`, `probing`: the breaker of its topic is open, or lets a few messages run as probes.
 -- - `unhandled`: no worker handles its topic, see `messages.unhandled_topics`.
 -- - `ordered`: another message of its channel comes first: it runs, or waits for its next attempt.
 -- - `channel_full`, `channel_interval`: a limit of its channel, and which messages use it up.
 -- - `locked`: a session has locked it, its topic or its channel for more than five seconds, and which statement ends
 --   that session's lock.
--- - `topic_full`, `rate`: a limit of its topic, and which messages use it up.
+-- - `topic_full`, `rate`: a limit of its topic, and which messages use it up; `set_by` in `detail` is the pattern that
+--   sets it.
 -- - `workers_busy`: all live workers of its topic had no free slot at their last sign of life.
 -- - `behind`: how many ready messages of its topic (or channel) come first; counted up to 1000.
--- - `ready`: nothing holds it back.
+-- - `ready`: nothing holds it back; `patterns` in `detail` are those by which workers handle its topic.
 --
 -- A message that runs, that has ended, or that is not there has one of these reasons:
 --

@@ -185,3 +185,23 @@ def test_lists_of_topics_know_patterns(queue: Queue) -> None:
     assert listed("orders") == ["orders"]
     assert queue.call("count_ready", ["orders.**", "orders"]) == 3
     assert [row[0] for row in queue.rows("SELECT messages.ready_topics(%s)", [["orders.*", "shop.*"]])] == ["orders.*"]
+
+
+def test_a_claim_reads_as_much_with_thousands_of_topics_as_with_a_few(queue: Queue) -> None:
+    def pages(topics: int) -> int:
+        queue.conn.execute(
+            "INSERT INTO messages.message (topic, payload)"
+            " SELECT t || n, '1' FROM generate_series(1, %s) AS n, unnest(ARRAY['orders.', 'orders.eu.deep.']) AS t",
+            [topics],
+        )
+        queue.conn.execute("VACUUM ANALYZE messages.message")
+        # From the end of the topics: what no pattern wants is skipped, and the walk begins again.
+        return queue.buffers(
+            "SELECT messages.next_topic(ARRAY['orders.*', 'shop.**'], place, true, ARRAY['orders.*', 'shop.**'])"
+            " FROM unnest(ARRAY['', 'orders.1', 'orders.eu.deep.1', 'orders.zzz', 'zzz']) AS w (place)"
+        )
+
+    few = pages(10)
+    many = pages(5000)
+
+    assert many <= 3 * few
