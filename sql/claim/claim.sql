@@ -11,22 +11,23 @@
 -- refused that, are archived as `rejected`, with the size as the error and no attempt counted.
 --
 -- Arguments: `p_worker`: any text that names the worker; it is shown to people, and `release_orphaned` looks for it; it
--- proves nothing. `p_topics`: the topics the worker handles, and [patterns](#patterns-of-topics) like `orders.*`; a topic
--- belongs to its own name, else to the most specific pattern of the list. `p_limit`: the maximum number of messages,
--- never more than 10,000. `p_slots`: for each topic or pattern, the maximum number of its messages; NULL = no limit of
--- its own, 0 = none, also not for a less specific pattern. `p_bytes`: the batch ends with the message at which the size of the batch (payloads, headers and states as text, and bodies) reaches
--- this sum, or sooner once it has half of it; so the claim takes at least one message, however large it is.
--- `p_lock_duration`: replaces the topic's `lock_duration`. `p_after_topic`, `p_after_channels` (`{"topic":
--- "channel"}`): where the worker's last claim ended. The claim goes round the topics and channels from there, so that a
--- flood in one topic or channel delays the others by one batch at most. Without these arguments a claim continues where
--- the last claim without them ended: for the same list of topics, and in each topic's channels. That position is a row
--- of `messages.claim_cursor`, so all callers share it, over any connection. `p_start`: how many messages of the batch
--- begin at once; the others wait in the worker, and `messages.count_runs` counts their run when they begin; NULL = all
--- begin. Limits count all of them as running. `p_prefetch`: for each topic, how many of its `p_slots` are for messages
--- that would wait in the worker for a few milliseconds; where the topic or its channels have a limit, the claim leaves
--- them out, since they would use up the limit while they wait. `p_contents`: false = payload, body, headers and
--- state are NULL. If a claim failed, or did not return in time, because of one of the messages, the worker claims them
--- without contents, reads each by `messages.read_claimed`, and rejects the one that cannot be read.
+-- proves nothing. `p_topics`: the topics the worker handles, and [patterns](#patterns-of-topics) like `orders.*`; a
+-- topic belongs to its own name, else to the most specific pattern of the list. `p_limit`: the maximum number of
+-- messages, never more than 10,000. `p_slots`: for each topic or pattern, the maximum number of its messages; NULL = no
+-- limit of its own, 0 = none, also not for a less specific pattern. `p_bytes`: the batch ends with the message at which
+-- the size of the batch (payloads, headers and states as text, and bodies) reaches this sum, or sooner once it has half
+-- of it; so the claim takes at least one message, however large it is. `p_lock_duration`: replaces the topic's
+-- `lock_duration`. `p_after_topic`, `p_after_channels` (`{"topic": "channel"}`): where the worker's last claim ended.
+-- The claim goes round the topics and channels from there, so that a flood in one topic or channel delays the others by
+-- one batch at most. Without these arguments a claim continues where the last claim without them ended: for the same
+-- list of topics, and in each topic's channels. That position is a row of `messages.claim_cursor`, so all callers share
+-- it, over any connection. `p_start`: how many messages of the batch begin at once; the others wait in the worker, and
+-- `messages.count_runs` counts their run when they begin; NULL = all begin. Limits count all of them as running.
+-- `p_prefetch`: for each topic, how many of its `p_slots` are for messages that would wait in the worker for a few
+-- milliseconds; where the topic or its channels have a limit, the claim leaves them out, since they would use up the
+-- limit while they wait. `p_contents`: false = payload, body, headers and state are NULL. If a claim failed, or did not
+-- return in time, because of one of the messages, the worker claims them without contents, reads each by
+-- `messages.read_claimed`, and rejects the one that cannot be read.
 -- Result: one row per message, in the order of the claim, of the type `messages.claimed`. No row = no message is ready,
 -- limits hold the ready messages back, or other transactions hold them at this moment.
 -- Errors: 22004 if worker, topics or limit is NULL. 22023 for an invalid name of a worker

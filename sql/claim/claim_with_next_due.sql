@@ -41,7 +41,10 @@ DECLARE
   v_left      integer     := least(p_limit, 10000);
   v_bytes     bigint      := coalesce(p_bytes, 16777216);
   v_start     integer     := coalesce(p_start, p_limit);
-  v_patterns  text[]      := messages.topic_patterns(p_topics);
+  -- Most lists have none: the call is left out.
+  v_patterns  text[]      := CASE
+    WHEN strpos(array_to_string(p_topics, ''), '*') > 0 THEN messages.topic_patterns(p_topics)
+  END;
   -- With one topic, the claim does not look for the topic to begin with.
   v_single    boolean     := cardinality(p_topics) = 1 AND v_patterns IS NULL;
   v_walk      text        := CASE WHEN p_after_topic IS NULL AND NOT v_single THEN 'topics ' || md5(p_topics::text) END;
@@ -69,6 +72,7 @@ DECLARE
   v_timeout_s double precision;
   v_flushes   boolean;
   v_last_row  messages.claimed_or_due;
+  v_passed_over jsonb;
 BEGIN
   PERFORM messages.check_claim(p_worker, p_topics, p_limit, p_lock_duration);
   IF v_patterns IS NOT NULL AND p_slots IS NOT NULL THEN
@@ -118,9 +122,11 @@ BEGIN
           v_topic := messages.next_topic(v_wanted, '', true, v_patterns, v_except);
         END IF;
         EXIT WHEN v_topic IS NULL OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
-        v_entry := array_position(p_topics, v_topic);
-        IF v_entry IS NULL THEN
-          v_entry := array_position(p_topics, messages.find_pattern(v_patterns, v_topic));
+        -- This walks over the list, and most claims do not need it.
+        IF p_slots IS NOT NULL OR p_prefetch IS NOT NULL THEN
+          v_entry := array_position(p_topics, CASE
+            WHEN v_patterns IS NULL THEN v_topic ELSE messages.find_entry(p_topics, v_patterns, v_topic)
+          END);
         END IF;
       END IF;
 
@@ -253,13 +259,14 @@ BEGIN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
   END IF;
   IF v_ended IS NULL AND p_look_ahead AND NOT (v_single AND v_is_empty) THEN
-    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, CASE
-      WHEN v_patterns IS NULL OR p_slots IS NULL THEN v_last_row.held_back
-      ELSE coalesce(v_last_row.held_back, '{}') || (
-        SELECT coalesce(jsonb_object_agg('full ' || t.topic, NULL), '{}')
+    v_passed_over := v_last_row.held_back;
+    IF v_patterns IS NOT NULL AND p_slots IS NOT NULL THEN
+      v_passed_over := coalesce(v_passed_over, '{}') || (
+        SELECT coalesce(jsonb_object_agg('full ' || t.topic, NULL::text), '{}')
         FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)
-        WHERE p_slots[t.nth] <= 0)
-    END));
+        WHERE p_slots[t.nth] <= 0);
+    END IF;
+    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, v_passed_over));
   END IF;
   RETURN NEXT v_last_row;
 END

@@ -15,7 +15,8 @@ STABLE
 AS $$
   SELECT
     coalesce(jsonb_object_agg('topic ' || r.topic, nullif(r.until, 'infinity')) FILTER (WHERE r.until > p_now), '{}'),
-    coalesce(array_agg(r.topic ORDER BY r.nth) FILTER (WHERE (r.until > p_now) IS NOT TRUE AND r.nth IS NOT NULL), '{}'),
+    coalesce(
+      array_agg(r.topic ORDER BY r.nth) FILTER (WHERE (r.until > p_now) IS NOT TRUE AND r.nth IS NOT NULL), '{}'),
     array_agg(r.topic) FILTER (WHERE r.nth IS NULL)
   FROM (
     SELECT w.topic, w.nth, greatest(

@@ -1,7 +1,7 @@
 -- List topics that may have waiting messages, in the order of their names.
 -- Called by: tick_topics, conditions, list_topics, stats. Locks: nothing. Cost: an entry of an index for each topic
--- that is listed and each wanted name. p_after: only those after this name. p_topics: which are wanted: names, patterns,
--- and beginnings that end with * (see topic_matches).
+-- that is listed and each wanted name. p_after: only those after this name. p_topics: which are wanted: names,
+-- patterns, and beginnings that end with * (see topic_matches).
 -- Result: at most p_limit topics.
 CREATE OR REPLACE FUNCTION messages.waiting_topics(p_after text, p_limit integer, p_topics text[] DEFAULT '{*}')
 RETURNS text[]

@@ -29,7 +29,8 @@ BEGIN
       VARIADIC ARRAY[p_topic, v_limit::text]
         || CASE code WHEN 'topic_full' THEN ARRAY[coalesce(', which ' || v_from || ' sets', '')] END
         || messages.format_slot_holders(v_held));
-    detail := jsonb_build_object('limit', v_limit, 'held', v_held) || CASE WHEN v_from IS NULL THEN '{}' ELSE jsonb_build_object('set_by', v_from) END;
+    detail := jsonb_build_object('limit', v_limit, 'held', v_held)
+      || CASE WHEN v_from IS NULL THEN '{}' ELSE jsonb_build_object('set_by', v_from) END;
     RETURN NEXT;
   END IF;
   IF p_policy.dequeue_rate IS NOT NULL THEN

@@ -54,13 +54,14 @@ VALUES
 -- This index tells whether any topic keeps less than everything: each end of messages asks that.
 CREATE INDEX topic_archive_success ON messages.topic (topic) WHERE archive_success <> 'full';
 
--- What topics inherit, ready to be read: for each pattern with a policy its row over those of less specific patterns
--- and over the row '*', and the row '*' itself. The pause of a row here is the one of them that lasts longest. Written
--- by messages.inherit_policies whenever a policy changes; messages.inherits_from says which row a topic inherits.
+-- The settings that topics inherit, ready to be read: for each pattern with a policy its row over those of less
+-- specific patterns and over the row '*', and the row '*' itself. The pause of a row here is the one of them that lasts
+-- longest. Written by messages.inherit_policies whenever a policy changes; messages.inherits_from says which row a
+-- topic inherits.
 CREATE TABLE messages.inherited_policy (LIKE messages.topic, PRIMARY KEY (topic));
 INSERT INTO messages.inherited_policy SELECT t.* FROM messages.topic AS t;
 
--- Whether any pattern has a policy or a subscriber: 1 = none has. A sequence, for the reasons of
+-- This sequence tells whether any pattern has a policy or a subscriber: 1 = none has. A sequence, for the reasons of
 -- messages.policy_topic_bits. It is raised before the change is committed, and lowered by the tick.
 CREATE SEQUENCE messages.pattern_flag AS smallint;
 SELECT setval('messages.pattern_flag', 1);

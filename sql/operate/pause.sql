@@ -1,7 +1,7 @@
--- Stops a topic, one of its channels (`p_channel`), the topics of a pattern (`orders.*`), or all topics (`*`): no message of it is claimed until it is
--- resumed, or until `p_until` or `p_resume_in` from now. The pause takes effect for all workers at once: each claim
--- reads it, and the notification `topic_changed` wakes workers that sleep. Running messages may finish, and so may
--- messages that a worker has prefetched. Publishing continues.
+-- Stops a topic, one of its channels (`p_channel`), the topics of a pattern (`orders.*`), or all topics (`*`): no
+-- message of it is claimed until it is resumed, or until `p_until` or `p_resume_in` from now. The pause takes effect
+-- for all workers at once: each claim reads it, and the notification `topic_changed` wakes workers that sleep. Running
+-- messages may finish, and so may messages that a worker has prefetched. Publishing continues.
 --
 -- The user, the reason and the start of the pause are in `paused_by`, `paused_reason` and `paused_at` of
 -- `messages.topic` or `messages.channel`, whose row is created if it is missing. Pausing something that is already

@@ -1,9 +1,9 @@
 -- Returns whether a worker handles a topic: the one definition of handled.
--- Called by: conditions, stats, topic_state, unhandled_topics, examine_workers. Locks: nothing.
--- A worker of the registry that handles (messages.worker_state) and names the topic, or a pattern of it; or one outside it (in plain SQL)
--- that sleeps armed for the topic, or holds a message of it whose lock has not expired. A daemon of the registry counts
--- by its row alone: messages that it still holds while it stops, or after it died, say nothing about new ones. A worker
--- over HTTP shows signs of life only with its requests: while it holds a message, and was not asked to drain, it
+-- Called by: conditions, stats, topic_state, unhandled_topics, examine_workers. Locks: nothing. A worker of the
+-- registry that handles (messages.worker_state) and names the topic, or a pattern of it; or one outside it (in plain
+-- SQL) that sleeps armed for the topic, or holds a message of it whose lock has not expired. A daemon of the registry
+-- counts by its row alone: messages that it still holds while it stops, or after it died, say nothing about new ones. A
+-- worker over HTTP shows signs of life only with its requests: while it holds a message, and was not asked to drain, it
 -- counts. Limits: an outside worker that neither sleeps armed nor holds a message is not seen; of a topic's locked
 -- messages 1000 are checked.
 CREATE OR REPLACE FUNCTION messages.is_handled(p_topic text)

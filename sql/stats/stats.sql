@@ -1,9 +1,9 @@
 -- Returns the contents of the queue, by topic, without reading a large table to its end. One row per topic that has
 -- live messages, dead messages of the last day, or a policy.
 --
--- Arguments: `p_topics`: names of topics, [patterns](#patterns-of-topics), or beginnings that end with `*`. Of more than `p_limit` topics it
--- returns those that have a policy, a worker or running messages, and then those with the most messages. If it returns
--- `p_limit` rows there may be more topics: `messages.list_topics` lists all of them.
+-- Arguments: `p_topics`: names of topics, [patterns](#patterns-of-topics), or beginnings that end with `*`. Of more
+-- than `p_limit` topics it returns those that have a policy, a worker or running messages, and then those with the most
+-- messages. If it returns `p_limit` rows there may be more topics: `messages.list_topics` lists all of them.
 -- Result: `ready` and `delayed` are exact below `p_bound`. From `p_bound` on the number is an estimate, from a sample
 -- of 1,000 pages of `messages.message`: 200 runs of five pages at equal distances. A topic whose messages were
 -- published at once lies on few of the runs. One that lies on fewer than 20, and cannot be known to have many more, is

@@ -14,7 +14,7 @@ LANGUAGE plpgsql
 IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-  -- What comes before the last level, with its dot.
+  -- The levels before the last one, with their dots.
   v_begin text   := coalesce(pg_catalog."substring"(p_topic, '^.*[.]'), '');
   v_found text[] := CASE
     WHEN v_begin OPERATOR(pg_catalog.<>) '' AND pg_catalog."right"(p_topic, 2) OPERATOR(pg_catalog.<>) '**'

@@ -11,7 +11,7 @@ AS $$
     SELECT CASE
              WHEN p.pattern !~ '^[A-Za-z0-9._:-]*[*]{0,2}$' THEN '(?!x)x'
              WHEN p.pattern ~ '(^|[.])[*][*]$' THEN '^(?!.*[.]dlq$|[*]$)' || n.name || '.*$'
-             -- Of other patterns, where they are in a list, it matches only itself.
+             -- A list may have patterns too: of these it matches only itself.
              WHEN p.pattern ~ '[.][*]$' THEN '^(?!.*[.]dlq$)' || n.name || '(?:[^.*]*|[*])$'
              WHEN p.pattern ~ '[*]$' THEN '^' || n.name
              ELSE '^' || n.name || '$'

@@ -17,7 +17,9 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();
-  v_patterns text[]    := messages.topic_patterns(p_topics);
+  v_patterns text[]    := CASE
+    WHEN strpos(array_to_string(p_topics, ''), '*') > 0 THEN messages.topic_patterns(p_topics)
+  END;
   v_wanted text[]      := p_topics;
   v_except text[];
   v_topic  text;
@@ -33,7 +35,7 @@ BEGIN
       SELECT w.topic FROM unnest(p_topics) AS w (topic)
       WHERE NOT p_held_back ?| ARRAY['topic ' || w.topic, 'full ' || w.topic]);
     IF v_patterns IS NOT NULL THEN
-      -- Of what is full for this worker only names: a full pattern keeps no topic from a more specific one.
+      -- Full patterns are left out: they keep no topic from a more specific one.
       v_except := ARRAY(
         SELECT substr(h.key, strpos(h.key, ' ') + 1) FROM jsonb_object_keys(p_held_back) AS h (key)
         WHERE starts_with(h.key, 'topic ') OR starts_with(h.key, 'full ') AND right(h.key, 1) <> '*');

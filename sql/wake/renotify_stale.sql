@@ -32,7 +32,8 @@ BEGIN
     IF v_stale AND (messages.claim_policy(v_topic, messages.now())).stopped_until IS NULL
       AND coalesce(
         (SELECT t.notify FROM messages.topic AS t WHERE t.topic = v_topic),
-        (SELECT d.notify FROM messages.inherited_policy AS d WHERE d.topic = messages.inherits_from(v_topic))) <> 'off' THEN
+        (SELECT d.notify FROM messages.inherited_policy AS d WHERE d.topic = messages.inherits_from(v_topic))
+      ) <> 'off' THEN
       PERFORM messages.notify('new_message', ARRAY[v_topic]);
       v_notified := v_notified + 1;
     END IF;

@@ -2,7 +2,8 @@
 -- generates such a secret.
 --
 -- Arguments: `p_roles`: any of `viewer`, `publisher`, `worker` and `operator`. `p_topics`: names,
--- [patterns](#patterns-of-topics), or beginnings that end with `*`; `*` = every topic. `p_expires`: the time after which the token is invalid; NULL: never.
+-- [patterns](#patterns-of-topics), or beginnings that end with `*`; `*` = every topic. `p_expires`: the time after
+-- which the token is invalid; NULL: never.
 -- Errors: 23505 for a name that already exists, revoked or not; 22023 for invalid arguments.
 -- Locks: the new row.
 -- Called by: operators (`pgrouse token add`).
@@ -27,8 +28,8 @@ DECLARE
       'roles of a token are viewer, publisher, worker and operator'
     WHEN p_topics IS NULL OR cardinality(p_topics) NOT BETWEEN 1 AND 100 OR EXISTS (
       SELECT FROM unnest(p_topics) AS t (topic)
-      WHERE (t.topic ~ 
-        '^([*]|([A-Za-z0-9][A-Za-z0-9._:-]*[.])?[*][*]|[A-Za-z0-9][A-Za-z0-9._:-]*[*]?)$' AND octet_length(t.topic) <= 200) IS NOT TRUE) THEN
+      WHERE (t.topic ~ '^([*]|([A-Za-z0-9][A-Za-z0-9._:-]*[.])?[*][*]|[A-Za-z0-9][A-Za-z0-9._:-]*[*]?)$'
+        AND octet_length(t.topic) <= 200) IS NOT TRUE) THEN
       'topics of a token are 1 to 100 names, patterns that end with .* or .**, or beginnings that end with *'
     WHEN p_expires NOT BETWEEN '1 second' AND '36500 days' THEN 'a token expires after 1 second to 36500 days'
   END;

@@ -19,7 +19,11 @@ from tests.sql.queue import Queue
 
 PAGE = Page("docs/reference/protocol.md")
 # Columns that another page has.
-SETTINGS = {"messages.topic": Page("docs/reference/configuration.md").section("Policy settings of a topic").text}
+POLICY = Page("docs/reference/configuration.md").section("Policy settings of a topic").text
+SETTINGS = {
+    "messages.topic": POLICY,
+    "messages.inherited_policy": POLICY + PAGE.section("messages.topic").text,
+}
 DOCUMENTED = {text for _, text in PAGE.headings() if text.startswith("messages.")}
 INTERNAL = {f"messages.{name}" for name in internals.internal()}
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")

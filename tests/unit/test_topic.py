@@ -179,3 +179,24 @@ def test_code_takes_by_name_what_the_file_takes(options: Any, model: Any, withou
 def test_the_kinds_of_a_backoff_are_those_of_the_file() -> None:
     kinds = get_args(get_args(Backoff.model_fields["kind"].annotation)[0])
     assert get_args(policy_options.BackoffKind) == kinds
+
+
+@topic("parcels.*")
+def parcel(payload: dict[str, Any]) -> int:
+    return len(payload)
+
+
+def test_a_pattern_is_published_to_by_naming_one_of_its_topics(db: psycopg.Connection[Any]) -> None:
+    handle = parcel.publish(db, {"id": 7}, topic="parcels.sent")
+
+    row = Queue(db).message(handle)
+    assert (row.topic, row.payload) == ("parcels.sent", {"id": 7})
+    assert parcel.message({}, topic="parcels.lost").topic == "parcels.lost"
+    with pytest.raises(InvalidMessage, match=r"topic is missing: parcels\.\* is a pattern"):
+        parcel.publish(db, {"id": 7})
+    with pytest.raises(
+        InvalidMessage, match=r"topic is parcels\.eu\.sent, which the handler of parcels\.\* does not get"
+    ):
+        parcel.publish(db, {"id": 7}, topic="parcels.eu.sent")
+    with pytest.raises(InvalidMessage, match="topic is missing"):
+        parcel.every("@daily")
