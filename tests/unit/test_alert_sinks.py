@@ -175,7 +175,7 @@ def test_alertmanager_receives_severity_queue_and_link(receiver: Receiver) -> No
     assert [each["labels"]["severity"] for each in (dead, backlog)] == ["ticket", "page"]
     assert {each["labels"]["environment"] for each in (dead, backlog)} == {"production"}
     assert dead["generatorURL"] == "https://queue.example.com/dead?topic=orders"
-    assert backlog["generatorURL"] == "https://queue.example.com/topics/slow"
+    assert backlog["generatorURL"] == "https://queue.example.com/messages?topic=slow&state=ready"
     assert [each["annotations"]["runbook_url"] for each in (dead, backlog)] == [
         "https://queue.example.com/runbooks#dead-messages",
         "https://queue.example.com/runbooks#old-backlog",
