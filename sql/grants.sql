@@ -139,7 +139,7 @@ BEGIN
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_grant[1]);
     EXECUTE format('GRANT %s TO %I', v_grant[2], v_grant[1]);
   END LOOP;
-  -- Not even the operators, who read all tables: a signature must come from sign_signal.
+  -- Operators read all tables but this one: a signature must come from sign_signal.
   IF EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = 'messages_operator') THEN
     REVOKE ALL ON messages.signing_key FROM messages_operator;
   END IF;

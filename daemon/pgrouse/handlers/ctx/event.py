@@ -31,7 +31,7 @@ MAX_HOLD = timedelta(days=366)
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class AwaitedEvent:
     """A wait for an event, as its handler asks for it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Wait:
             raise InvalidEvent(f"the payload of event {self.name!r} is no {self.returns}: {error}") from None
 
 
-def to_wait(name: str, timeout: AnyDuration | None, returns: Any) -> Wait:
+def to_wait(name: str, timeout: AnyDuration | None, returns: Any) -> AwaitedEvent:
     """Return a wait.
 
     Raises:
@@ -65,7 +65,7 @@ def to_wait(name: str, timeout: AnyDuration | None, returns: Any) -> Wait:
     check_name(name)
     limit = None if timeout is None else duration.to_timedelta(timeout, "ctx.wait_for_event(timeout=...)")
     try:
-        return Wait(name, limit, ReturnType(Any if returns is None else returns))
+        return AwaitedEvent(name, limit, ReturnType(Any if returns is None else returns))
     except TypeError as error:
         raise InvalidEvent(f"ctx.wait_for_event: {error}") from None
 
@@ -86,11 +86,11 @@ class Events:
         self._waits: Counter[str] = Counter()
         self._saved: list[SavedEvent] = []
 
-    def wait_async(self, wait: Wait) -> Coroutine[Any, Any, Any]:
+    def wait_async(self, wait: AwaitedEvent) -> Coroutine[Any, Any, Any]:
         """Return an awaitable of the payload of an event."""
         return self._result(wait, lambda: AsyncStepConnection(self._runtime.pool))
 
-    def wait_blocking(self, wait: Wait) -> Any:
+    def wait_blocking(self, wait: AwaitedEvent) -> Any:
         """Return the payload of an event in a thread."""
         return run_sync(self._result(wait, lambda: BlockingStepConnection(self._runtime.blocking_pool)))
 
@@ -102,7 +102,7 @@ class Events:
         """Return such a URL in a thread."""
         return run_sync(self._url(name, expires, BlockingStepConnection(self._runtime.blocking_pool)))
 
-    async def _result(self, wait: Wait, access: FindAccess) -> Any:
+    async def _result(self, wait: AwaitedEvent, access: FindAccess) -> Any:
         """Return the payload of the event that belongs to this wait.
 
         Raises:

@@ -19,7 +19,7 @@ from pgrouse.web.page.problem_answer import wants_page
 
 router = APIRouter()
 
-# Who acts, in the audit log: the URL names no person.
+# The actor in the audit log: the URL names no person.
 BY_URL = Caller("signed URL", frozenset())
 # What a URL is worth: the status of the answer, and its text.
 TEXTS = {
