@@ -32,7 +32,7 @@ AS $$
       AND (c.kind <> 'no_worker' OR NOT EXISTS (SELECT FROM down AS d WHERE d.explains_no_worker))
   ) AS o
   LEFT JOIN messages.condition AS k ON k.kind = o.kind AND k.topic = coalesce(o.topic, '')
-  WHERE (o.topic IS NULL OR o.topic LIKE ANY ((SELECT messages.like_patterns(p_topics))::text[]))
+  WHERE (o.topic IS NULL OR o.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
     AND messages.silenced_until(o.kind, o.topic, NULL) IS NULL
   ORDER BY o.kind <> 'workers_down', severity, o.since, o.kind, o.topic
   LIMIT p_limit
