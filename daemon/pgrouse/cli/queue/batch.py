@@ -43,7 +43,7 @@ def batch() -> None:
 @click.option("--on-success", metavar="TOPIC", help="Publish a message there when all its messages have succeeded.")
 @click.option("--metadata", metavar="JSON", help="An object that those messages and the batch show.")
 @click.pass_obj
-def create(session: CliSession, metadata: str | None, **given: str | None) -> None:
+def create(session: CliSession, /, metadata: str | None, **given: str | None) -> None:
     """Create a batch and print its id, for `pgrouse publish --batch`."""
     shown = None if metadata is None else encode(Raw(metadata), "metadata")
     batch_id = session.run(calls.create_batch(**given, metadata=shown))
