@@ -75,6 +75,7 @@ class BatchDetail(ResponseModel):
 
     callbacks: dict[str, Any] | None
     metadata: dict[str, Any] | None
+    """What its creator said of it."""
 
 
 class BatchPage(ResponseModel):
@@ -122,6 +123,7 @@ class BatchRedriveResult(ResponseModel):
     """What became of each message; none: there are no more."""
 
     outcomes: list[RedriveOutcome]
+    """What became of each message."""
 
 
 @router.get("", response_model=BatchPage, summary="List batches")
