@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from psycopg.types.json import Jsonb
@@ -207,3 +208,16 @@ def test_a_sleeping_worker_is_woken_by_a_signal(start: Start, queue: Queue) -> N
     signal(queue, published)
 
     assert ended(queue, published).output["by"] == "anna"
+
+
+def test_a_handler_hands_out_a_url_that_is_good_for_its_own_event(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"job": "events:hand_out"}, sections={"web": {"url": "https://queue.example"}})
+    published = queue.publish("job", payload=Jsonb({}))
+
+    url = urlsplit(journal.entry("url", published)["url"])
+    given = dict(parse_qsl(url.query))
+    until, number = int(given["until"]), int(given["number"])
+
+    assert (url.netloc, url.path) == ("queue.example", f"/signal/{published}/approved")
+    assert queue.call("check_signal", published, "approved", until, number, given["signature"]) == "valid"
+    assert queue.call("check_signal", published, "declined", until, number, given["signature"]) == "invalid"

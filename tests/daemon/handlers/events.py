@@ -95,11 +95,6 @@ async def in_a_transaction(payload, ctx):
         await ctx.wait_for_event("approved")
 
 
-async def after_an_outcome(payload, ctx):
-    ctx.ack()
-    await ctx.wait_for_event("approved")
-
-
 async def hand_out(payload, ctx):
     url = await ctx.step("url", make_url, ctx)
     write("url", ctx, url=url)
