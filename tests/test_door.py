@@ -45,6 +45,7 @@ ELSEWHERE = {
     "devdb/choice.py:start": NO_STATEMENT,
     "devdb/container.py:_answers": NO_STATEMENT,
     "devdb/server.py:_make_database": NO_STATEMENT,
+    "client/wait_for.py:_connect": "`set_up`",
     "testing/drain.py:drain": "calls, which render",
     "testing/drain.py:_connected": "calls, which render",
     "testing/runtime.py:connection": "handlers' own statements stay",

@@ -27,6 +27,7 @@ from tests.server.postgres import Database
 PASSWORD = "xyzzy4711plugh"
 TYPES = {
     "BIGINT": LongType(),
+    "DOUBLE": DoubleType(),
     "INT": IntegerType(),
     "STRING": StringType(),
     "BINARY": BinaryType(),

@@ -140,9 +140,10 @@ def test_every_sql_file_is_rendered_whole(name: str) -> None:
         if found := [text[max(0, each.start() - 40) : each.end() + 20] for each in LEFT.finditer(text)]:
             left[file.name] = found
 
-    # It is the word.
-    assert list(left) == ["replay_alerts.sql"]
-    assert len(left["replay_alerts.sql"]) == 1
+    # It is the word, as a key of JSON.
+    assert list(left) == ["create_delivery.sql", "replay_alerts.sql"]
+    assert len(left["create_delivery.sql"]) == len(left["replay_alerts.sql"]) == 1
+    assert "'total', g.count, 'messages'" in left["create_delivery.sql"][0]
     assert "jsonb_build_object('messages'" in left["replay_alerts.sql"][0]
 
 

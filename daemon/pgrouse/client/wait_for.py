@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
+from psycopg.errors import SerializationFailure
 from psycopg.pq import TransactionStatus
 
 from pgrouse import session_settings
@@ -239,7 +240,10 @@ def _run(conn: psycopg.Connection[Any], wait: Wait) -> MessageResult:
 def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload for each in conn.notifies(timeout=request, stop_after=1)]
-    return run(conn, request)
+    while True:
+        # Above READ COMMITTED, a look that meets an update of the message is repeated.
+        with suppress(SerializationFailure):
+            return run(conn, request)
 
 
 async def _run_async(conn: psycopg.AsyncConnection[Any], wait: Wait) -> MessageResult:
@@ -261,4 +265,6 @@ async def _run_async(conn: psycopg.AsyncConnection[Any], wait: Wait) -> MessageR
 async def _do_async(conn: psycopg.AsyncConnection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload async for each in conn.notifies(timeout=request, stop_after=1)]
-    return await run_async(conn, request)
+    while True:
+        with suppress(SerializationFailure):
+            return await run_async(conn, request)
