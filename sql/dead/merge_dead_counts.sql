@@ -25,10 +25,11 @@ BEGIN
   ), gone AS (
     DELETE FROM messages.dead_count AS c
     WHERE c.ctid = ANY (ARRAY(SELECT p.place FROM picked AS p))
-    RETURNING c.topic, c.result, c.count, CASE WHEN c.died_at >= v_from THEN c.died_at END AS died_at
+    RETURNING c.topic, c.result, c.count, c.redriven, CASE WHEN c.died_at >= v_from THEN c.died_at END AS died_at
   ), kept AS (
-    INSERT INTO messages.dead_count (topic, result, count, died_at)
-    SELECT g.topic, g.result, sum(g.count), g.died_at FROM gone AS g GROUP BY g.topic, g.result, g.died_at
+    INSERT INTO messages.dead_count (topic, result, count, redriven, died_at)
+    SELECT g.topic, g.result, sum(g.count), sum(g.redriven), g.died_at
+    FROM gone AS g GROUP BY g.topic, g.result, g.died_at
     RETURNING 1
   )
   SELECT (SELECT count(*) FROM gone) - (SELECT count(*) FROM kept) INTO v_did;

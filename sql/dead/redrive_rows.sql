@@ -140,8 +140,9 @@ BEGIN
     FROM unnest(v_logged) AS l
     CROSS JOIN LATERAL (
       SELECT m.topic, m.result, m.archived_at FROM messages.message_archive AS m
-      WHERE m.id = l.archived_id AND m.archived_at = l.archived_at) AS a
-    WHERE l.archived_id IN (SELECT o.id FROM unnest(v_old) AS o (id))) AS d
+      WHERE m.id = ANY (ARRAY[l.archived_id]) AND m.archived_at = l.archived_at) AS a
+    -- NOT IN, which is hashed: IN would be a join.
+    WHERE l.archived_id NOT IN (SELECT n.id FROM unnest(v_not) AS n (id))) AS d
   GROUP BY d.topic, d.result, d.died_at
   ORDER BY d.topic, d.result, d.died_at;
   UPDATE messages.predecessor_list AS p
