@@ -16,12 +16,15 @@ BEGIN
     FROM messages.mutex AS o TABLESAMPLE SYSTEM (p_percent)
     WHERE (
       o.kind IN ('topic', 'channels')
-      AND NOT EXISTS (
-        SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NULL LIMIT 1)
-      AND NOT EXISTS (
-        SELECT FROM messages.message AS m
-        WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT 1)
-      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NOT NULL LIMIT 1)
+      -- Under an OR, EXISTS may read all messages once.
+      AND (
+        SELECT true FROM messages.message AS m
+        WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NULL LIMIT 1) IS NULL
+      AND (
+        SELECT true FROM messages.message AS m
+        WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT 1) IS NULL
+      AND (
+        SELECT true FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NOT NULL LIMIT 1) IS NULL
       OR o.kind = 'event' AND (SELECT true FROM messages.message AS m WHERE m.id = o.name::bigint) IS NULL)
     LIMIT 1000
     FOR UPDATE SKIP LOCKED));
