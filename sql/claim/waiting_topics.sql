@@ -9,13 +9,14 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_patterns text[] := ARRAY(SELECT t.topic FROM unnest(p_topics) AS t (topic) WHERE t.topic ~ '(^[*]|[.][*]?)[*]$');
+  c_pattern CONSTANT text := '(^[*]|[.][*]?)[*]$';
+  v_patterns text[] := ARRAY(SELECT t.topic FROM unnest(p_topics) AS t (topic) WHERE t.topic ~ c_pattern);
   v_begins text[] := ARRAY(
     SELECT t.topic FROM unnest(p_topics) AS t (topic)
-    WHERE right(t.topic, 1) = '*' AND t.topic <> ALL (v_patterns));
+    WHERE right(t.topic, 1) = '*' AND t.topic !~ c_pattern);
   -- A topic may be no longer than its beginning.
   v_names  text[] := v_patterns || ARRAY(
-    SELECT DISTINCT rtrim(t.topic, '*') FROM unnest(p_topics) AS t (topic) WHERE t.topic <> ALL (v_patterns));
+    SELECT DISTINCT rtrim(t.topic, '*') FROM unnest(p_topics) AS t (topic) WHERE t.topic !~ c_pattern);
   v_found  text[] := ARRAY[]::text[];
   v_begin  text;
   v_topic  text;
