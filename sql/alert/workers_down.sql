@@ -71,7 +71,6 @@ STABLE
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();
-  v_own    messages.alert_threshold;
   v_policy messages.policy;
   v_wait   interval;
 BEGIN

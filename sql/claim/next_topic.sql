@@ -48,7 +48,7 @@ BEGIN
     ELSIF messages.is_wanted_by_pattern(p_wanted, v_next, p_patterns, p_except) THEN
       RETURN v_next;
     ELSE
-      v_from := messages.skip_topics(p_wanted, v_next, p_patterns, p_except);
+      v_from := messages.skip_topics(p_wanted, v_next, p_except);
     END IF;
   END LOOP;
   RETURN NULL;
@@ -75,7 +75,7 @@ $$;
 -- Called by: next_topic; the arguments are described there. Locks: nothing. Result: NULL = no other topic is wanted.
 -- Of thousands of topics that no pattern wants it reads none: what has more levels than a pattern with one star is
 -- skipped together ('/' sorts right behind '.'), and so is all that a pattern of p_except with two stars matches.
-CREATE OR REPLACE FUNCTION messages.skip_topics(p_wanted text[], p_topic text, p_patterns text[], p_except text[])
+CREATE OR REPLACE FUNCTION messages.skip_topics(p_wanted text[], p_topic text, p_except text[])
 RETURNS text
 LANGUAGE plpgsql
 IMMUTABLE

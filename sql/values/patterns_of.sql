@@ -23,10 +23,10 @@ DECLARE
   END;
 BEGIN
   IF pg_catalog."right"(p_topic, 4) OPERATOR(pg_catalog.=) '.dlq' OR p_topic OPERATOR(pg_catalog.=) '*' THEN
-    RETURN '{}';
+    RETURN '{}'::pg_catalog.text[];
   END IF;
   LOOP
-    v_found := v_found OPERATOR(pg_catalog.||) (v_begin OPERATOR(pg_catalog.||) '**');
+    v_found := pg_catalog.array_append(v_found, v_begin OPERATOR(pg_catalog.||) '**');
     EXIT WHEN v_begin OPERATOR(pg_catalog.=) '';
     v_begin := coalesce(pg_catalog."substring"(v_begin, '^(.*[.])[^.]*[.]$'), '');
   END LOOP;
