@@ -27,6 +27,7 @@ NO_ACTION = {
     *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
     *("claim_delivery", "settle_delivery"),
     *("sign_signal", "check_signal"),
+    *("create_batch", "close_batch"),
 }
 
 
@@ -118,6 +119,18 @@ def purge_topic(queue: Queue) -> None:
 def purge_archive(queue: Queue) -> None:
     die(queue)
     queue.rows("SELECT * FROM messages.purge_archive(messages.now())")
+
+
+def cancel_batch(queue: Queue) -> None:
+    batch = queue.call("create_batch")
+    queue.publish(batch_id=batch)
+    queue.call("cancel_batch", batch)
+
+
+def redrive_batch(queue: Queue) -> None:
+    batch = queue.call("create_batch")
+    die(queue, batch_id=batch)
+    queue.rows("SELECT * FROM messages.redrive_batch(%s)", [batch])
 
 
 def pause(queue: Queue) -> None:
@@ -226,6 +239,8 @@ ACTIONS: list[Callable[[Queue], None]] = [
         purge_archive,
         delete,
         purge_topic,
+        cancel_batch,
+        redrive_batch,
     ),
     *(
         pause,
@@ -250,6 +265,8 @@ NAMES = {
     "replay_alerts": "alert.replay",
     "run_maintenance": "expire_locks",
 }
+# What an action does to messages is recorded after it, where it may take several calls.
+THEN = {"cancel_batch": ["cancel"]}
 
 
 def test_the_list_has_each_function_that_changes_something_and_that_operators_may_call(queue: Queue) -> None:
@@ -264,9 +281,9 @@ def test_an_operation_is_recorded_once_with_its_actor(queue: Queue, act: Callabl
         queue.conn.execute("SELECT set_config('messages.actor', 'ops', true)")
         act(queue)
 
-    (row,) = audit(queue)
-    action = NAMES.get(act.__name__, act.__name__)
-    assert (row.action, row.actor, row.db_user) == (action, "ops", queue.value("SELECT session_user::text"))
+    actions = [NAMES.get(act.__name__, act.__name__), *THEN.get(act.__name__, [])]
+    user = queue.value("SELECT session_user::text")
+    assert [(row.action, row.actor, row.db_user) for row in audit(queue)] == [(a, "ops", user) for a in actions]
 
 
 def test_an_entry_is_rolled_back_with_its_action(queue: Queue) -> None:

@@ -108,7 +108,8 @@ NOT_RECORDED = {
 }
 # A value for each type, and for columns that take only certain ones.
 OTHER = {
-    "text": "'other'", "messages.topic_name": "'other'", "smallint": "1", "integer": "2", "bigint": "7",
+    "text": "'other'", "messages.topic_name": "'other'", "messages.topic_or_pattern": "'other'",
+    "smallint": "1", "integer": "2", "bigint": "7",
     "double precision": "3.5",
     "boolean": "true", "interval": "'2 h'", "timestamp with time zone": "'2030-01-01 00:00+00'", "jsonb": "'{}'",
     "backoff": """'{"kind": "none"}'""", "breaker": """'{"window": "1m", "min_attempts": 2, "failure_rate": 0.5}'""",
@@ -116,7 +117,7 @@ OTHER = {
     "on_full": "'drop'", "key_on_retry": "'keep'",
     "archive_success": "'none'", "notify": "'off'", "paused_at": "'2020-01-01 00:00+00'", "payload_schema": "'true'",
 }  # fmt: skip
-ONLY_DEFAULTS = {"listener_for", "cron_age", "snapshot_age", "undelivered_for"}
+ONLY_DEFAULTS = {"listener_for", "cron_age", "snapshot_age", "undelivered_for", "min_workers"}
 ROWS = {
     "topic": "(topic, max_attempts) VALUES ('mail', 3)",
     "channel": "(topic, channel, concurrency) VALUES ('mail', 'acme', 3)",
