@@ -49,7 +49,7 @@ BREAKS = {
         "heartbeat",
         (
             ("SELECT m.id, coalesce(", "SELECT m.id, e.claim_id, coalesce("),
-            ("AND (m.claim_id = e.claim_id) IS TRUE\n    CROSS JOIN", "\n    CROSS JOIN"),
+            ("AND (m.claim_id = e.claim_id) IS TRUE\n    JOIN", "\n    JOIN"),
             (
                 "SET lock_expires_at = greatest(m.lock_expires_at,",
                 "SET claim_id = h.claim_id, locked_by = coalesce(m.locked_by, '?'), locked_at = "

@@ -46,7 +46,9 @@ def test_the_longest_poll_interval_of_a_daemon_is_accepted(worker: Queue) -> Non
 
 @pytest.mark.every_server
 def test_an_older_sleeper_without_an_end_is_deleted(queue: Queue, database: Database) -> None:
-    queue.conn.execute("INSERT INTO messages.sleeper VALUES ('zombie', NULL, '4026-01-01', '3026-01-01')")
+    queue.conn.execute(
+        "INSERT INTO messages.sleeper (worker, armed_until, next_look_at) VALUES ('zombie', '4026-01-01', '3026-01-01')"
+    )
     queue.conn.execute("SELECT messages.raise_armed_until('4026-01-01')")
     queue.arm("w")
 

@@ -106,8 +106,8 @@ def test_after_an_empty_claim_it_has_the_time_when_the_next_message_is_due(queue
     queue.stop_clock("2026-01-01")
     queue.publish(wait="61.5 s")
 
-    assert queue.claim_with_next_due() == ([], (*[None] * 18, 61.5))
-    assert queue.claim_with_next_due(look_ahead=False) == ([], (*[None] * 19,))
+    assert queue.claim_with_next_due() == ([], (*[None] * 19, 61.5))
+    assert queue.claim_with_next_due(look_ahead=False) == ([], (*[None] * 20,))
 
 
 def test_after_a_claim_with_messages_it_has_no_next_due(queue: Queue) -> None:
@@ -254,7 +254,7 @@ def test_a_claim_finds_nothing_where_another_one_takes_the_last_message_first(
 ) -> None:
     queue.publish("a")
 
-    assert overtaken(*topics) == ([], (*[None] * 19,))
+    assert overtaken(*topics) == ([], (*[None] * 20,))
 
 
 @pytest.mark.parametrize("after", [None, "c"])

@@ -138,7 +138,7 @@ def test_a_new_partition_has_the_indexes_checks_and_defaults_of_the_archive(queu
     newest = f"messages.{partitions(queue)[-1]}"
 
     of = "SELECT count(*) FROM pg_index WHERE indrelid = %s::regclass"
-    assert queue.value(of, [newest]) == queue.value(of, ["messages.message_archive"]) == 4
+    assert queue.value(of, [newest]) == queue.value(of, ["messages.message_archive"]) == 5
     of = "SELECT count(*) FROM pg_constraint WHERE contype = 'c' AND conrelid = %s::regclass"
     assert queue.value(of, [newest]) == queue.value(of, ["messages.message_archive"]) == 2
     archive(queue, 1, "7 days")

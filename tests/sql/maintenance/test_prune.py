@@ -27,20 +27,21 @@ def sleepers(queue: Queue) -> list[str]:
 
 
 def test_workers_that_were_not_seen_for_an_hour_are_deleted(queue: Queue) -> None:
-    for name in ("alive", "dead"):
+    for name in ("alive", "dead", "silent"):
         queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
     queue.conn.execute(
         "UPDATE messages.worker SET seen_at = clock_timestamp() - CASE name WHEN 'dead' THEN '61 minutes' "
-        "ELSE '59 minutes' END::interval"
+        "ELSE '59 minutes' END::interval WHERE name <> 'alive'"
     )
 
     assert queue.call("prune") == 1
-    assert workers(queue) == ["alive"]
+    assert workers(queue) == ["alive", "silent"]
 
 
 def test_a_worker_whose_row_is_locked_is_not_waited_for_and_deleted_later(queue: Queue, other: Queue) -> None:
     queue.call("register_worker", "held", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes'")
+    queue.call("register_worker", "alive", "host", 42, "1.0", ["t"], 10)
     other.conn.execute("SET lock_timeout = '2s'")
 
     with queue.conn.transaction():
@@ -48,7 +49,7 @@ def test_a_worker_whose_row_is_locked_is_not_waited_for_and_deleted_later(queue:
         assert other.call("prune") == 0
 
     assert other.call("prune") == 1
-    assert workers(queue) == []
+    assert workers(queue) == ["alive"]
 
 
 def test_sleepers_whose_flag_expired_a_minute_ago_are_deleted(queue: Queue) -> None:
