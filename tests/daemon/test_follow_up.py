@@ -86,7 +86,8 @@ def test_a_child_has_no_connection_to_publish_on(work: Callable[..., Any], queue
     ended = work("in_child")
 
     assert ended.result == "failed"
-    assert 'ctx.publish() and ctx.step() are not available with isolation = "process"' in ended.error
+    names = "ctx.transaction(), ctx.publish(), ctx.step() and ctx.signal_url()"
+    assert f'{names} are not available with isolation = "process"' in ended.error
 
 
 FORGETFUL = ("forgets", "keeps_it", "returns_it", "forgets_in_transaction", "forgets_in_batch", "forgets_in_child")

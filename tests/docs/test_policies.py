@@ -44,5 +44,5 @@ def test_every_policy_has_its_limit_and_links_to_the_details() -> None:
 
     without = [section.name for section in sections if "Limit: " not in section.text or "](" not in section.text]
 
-    assert len(sections) == 17
+    assert len(sections) == 18
     assert without == []

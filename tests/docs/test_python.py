@@ -22,7 +22,7 @@ PAGE = Page("docs/reference/python.md")
 
 
 def test_the_examples_run(run_page: RunPage) -> None:
-    run_page(PAGE, 25)
+    run_page(PAGE, 26)
 
 
 def test_every_public_name_is_documented() -> None:

@@ -24,6 +24,7 @@ EXAMPLES = [block for block in PAGE.blocks if block.kind == "python"]
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_examples_run_from_top_to_bottom(
     spark: SparkSession, queue: Queue, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,9 @@ class TestRaising:
         ended = run(shut, three)
 
         assert kinds(ended) == [SettleKind.RETRY] * 3
-        assert {(each.after, each.error) for each in ended} == {(timedelta(minutes=1), "the shop is shut")}
+        assert {(each.after, each.error) for each in ended} == {
+            (timedelta(minutes=1), "the shop is shut; no attempt follows: max_attempts is 1")
+        }
 
     def test_a_lost_lock_outside_a_transaction_is_a_normal_failure(self, three: list[Message]) -> None:
         def lose(payloads: list[int]) -> None:
@@ -223,7 +225,8 @@ class TestItems:
 
         assert kinds(ended) == ["complete", "reject", "retry", "fail", "defer", "complete"]
         assert (ended[0].output, ended[1].error, ended[3].error) == ('{"kept": 1}', "bad", "gone")
-        assert (ended[2].after, ended[2].state, ended[2].error) == (timedelta(1), "7", "later")
+        assert (ended[2].after, ended[2].state) == (timedelta(1), "7")
+        assert ended[2].error == "later; no attempt follows: max_attempts is 1"
         assert (ended[4].after, ended[4].state) == (timedelta(2), '{"page": 2}')
 
     def test_the_first_outcome_of_an_item_counts_and_the_second_call_raises(self, claimed: Claimed) -> None:

@@ -157,9 +157,9 @@ def pause(
     resume_in: timedelta | None,
     until: datetime | None,
 ) -> None:
-    """Stop a topic, one channel of it, the topics of a pattern, or ('*') all topics.
+    """Stop a topic, one channel of it, or many topics.
 
-    No worker starts its messages. Those that run already may end.
+    A pattern stops the topics that it matches, and '*' all topics. No worker starts its messages. Those that run already may end.
     """
     if resume_in is not None and until is not None:
         raise click.UsageError("--for and --until exclude each other")

@@ -31,7 +31,10 @@ STYLES = {"finished": "green", "cancelled": "yellow"}
 
 @click.group(cls=CommandGroup)
 def batch() -> None:
-    """Create, close, list, cancel and redrive batches: messages that are counted together."""
+    """Create, close, list, cancel and redrive batches.
+
+    The messages of a batch are counted together.
+    """
 
 
 @batch.command()
@@ -90,7 +93,7 @@ def list_batches(session: CliSession, state: BatchWord | None, limit: int) -> No
 @click.argument("batch_id", type=MESSAGE_ID, metavar="ID")
 @click.pass_obj
 def show(session: CliSession, batch_id: int) -> int:
-    """Show a batch: its counts, its estimated end, and what it has published."""
+    """Show the counts of a batch, its end, and what it has published."""
     with session.connect() as conn:
         found, clock = run(conn, calls.batch_progress(batch_id)), run(conn, now())
     if found is None:
@@ -108,7 +111,10 @@ def show(session: CliSession, batch_id: int) -> int:
 @click.option("--reason", metavar="TEXT", help="The reason, stored as the error of its messages.")
 @click.pass_obj
 def cancel(session: CliSession, batch_id: int, reason: str | None) -> None:
-    """Cancel the messages of a batch that have not ended; nothing comes into it any more."""
+    """Cancel the messages of a batch that have not ended.
+
+    Nothing comes into it any more.
+    """
     done = 0
     with session.connect() as conn:
         while did := run(conn, calls.cancel_batch(batch_id, reason, PAGE)):
@@ -123,7 +129,10 @@ def cancel(session: CliSession, batch_id: int, reason: str | None) -> None:
 @click.option("--force", is_flag=True, help="Also messages that were redriven max_redrives times already.")
 @click.pass_obj
 def redrive(session: CliSession, batch_id: int, rate: float | None, delay: timedelta, force: bool) -> int:
-    """Put the dead messages of a batch back: it is finished again when they have ended."""
+    """Put the dead messages of a batch back.
+
+    It is finished again when they have ended.
+    """
     none = f"batch {batch_id} has no dead message that could be redriven"
     with session.connect() as conn:
         rows = _redriven(conn, batch_id, RateSpreader(rate, delay), force=force)

@@ -30,9 +30,9 @@ PAYLOAD = click.option("--payload", metavar="JSON", help="What the handler gets;
 @NUMBER
 @click.pass_obj
 def signal(session: CliSession, message_id: int, name: str, payload: str | None, number: int | None) -> int:
-    """Signal an event to a message whose handler waits for it, or will.
+    """Signal an event to a message.
 
-    A message that waits for this event is available at once. Otherwise the event is kept for its next wait.
+    Its handler waits for it, or will. A message that waits for this event is available at once. Otherwise the event is kept for its next wait.
     """
     found = session.run(event.signal(message_id, name, _checked(payload), number))
     problem = f"message {message_id} was not signalled: it has ended, or was never published"
@@ -65,9 +65,9 @@ def signal_key(session: CliSession, topic: str, key: str, name: str, payload: st
 )
 @click.pass_obj
 def make_signal_url(session: CliSession, message_id: int, name: str, expires: timedelta, number: int) -> int:
-    """Make a URL with which anyone may signal an event to a message, once, and do nothing else.
+    """Make a URL with which anyone may signal an event, once.
 
-    A browser shows a button; a POST signals. It needs `web.url`.
+    It allows nothing else. A browser shows a button; a POST signals. It needs `web.url`.
     """
     address = session.config.web.url
     if address is None:

@@ -84,6 +84,7 @@ class SignalUrl(ResponseModel):
     """The URL. Anyone with it may signal this event to this message, and nothing else."""
 
     url: str
+    """A page with a button; a POST signals."""
 
 
 class EventsRequest(RequestModel):
@@ -108,6 +109,7 @@ class MessageEvents(ResponseModel):
     """The events of a message, in the order in which they came."""
 
     events: list[MessageEvent]
+    """The events, the first to come first."""
 
 
 @router.post(
