@@ -21,7 +21,7 @@ class OtherConnection(Driver):
     """A connection of a test that is not one of psycopg: handlers can publish on it, and do nothing else."""
 
     def __init__(self, driver: Driver) -> None:
-        self.driver, self.is_async = driver, driver.is_async
+        self.driver, self.is_async, self.schema = driver, driver.is_async, driver.schema
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""

@@ -56,6 +56,6 @@ class Driver:
         return coroutine if self.is_async else run_sync(coroutine)
 
 
-def itself(driver: Driver) -> Driver:
-    """Return the driver of a connection that is one."""
+def itself(driver: Driver, _schema: SchemaName) -> Driver:
+    """Return the driver of a connection that is one: it keeps its own schema."""
     return driver
