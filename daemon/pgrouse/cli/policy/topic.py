@@ -159,7 +159,8 @@ def pause(
 ) -> None:
     """Stop a topic, one channel of it, or many topics.
 
-    A pattern stops the topics that it matches, and '*' all topics. No worker starts its messages. Those that run already may end.
+    A pattern stops the topics that it matches, and '*' all topics. No worker starts their messages. Those that run
+    already may end.
     """
     if resume_in is not None and until is not None:
         raise click.UsageError("--for and --until exclude each other")

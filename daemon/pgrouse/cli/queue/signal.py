@@ -32,7 +32,8 @@ PAYLOAD = click.option("--payload", metavar="JSON", help="What the handler gets;
 def signal(session: CliSession, message_id: int, name: str, payload: str | None, number: int | None) -> int:
     """Signal an event to a message.
 
-    Its handler waits for it, or will. A message that waits for this event is available at once. Otherwise the event is kept for its next wait.
+    Its handler waits for it, or will. A message that waits for this event is available at once. Otherwise the event is
+    kept for its next wait.
     """
     found = session.run(event.signal(message_id, name, _checked(payload), number))
     problem = f"message {message_id} was not signalled: it has ended, or was never published"
