@@ -124,7 +124,8 @@ async def signal_message(request: Request, caller: Publisher, message_id: PathId
     404 `not_found`: it has ended, or was never published.
     """
     async with writing(request, caller) as conn:
-        await _check_sees(conn, caller, message_id)
+        if not caller.sees_all:
+            await _check_sees(conn, caller, message_id)
         found = await run_async(conn, event.signal(message_id, body.name, _payload(body), body.number))
     if found is None:
         raise _ended_problem(message_id)
@@ -159,7 +160,7 @@ async def signal_key(request: Request, caller: Publisher, topic: Topic, body: Si
 async def make_signal_url(request: Request, caller: Publisher, message_id: PathId, body: SignalUrlRequest) -> Response:
     """Make a URL with which anyone may signal an event to this message, once. A browser shows a button, a POST signals.
 
-    409 `no_address`: `web.url` is not set.
+    404 `not_found`: there is no such message. 409 `no_address`: `web.url` is not set.
     """
     address = request.app.state.settings.web.url
     if address is None:
@@ -198,7 +199,7 @@ def _payload(body: SignalRequest) -> str | None:
 
 
 async def _check_sees(conn: Connection, caller: Caller, message_id: int) -> None:
-    if not caller.sees_all and not any(caller.sees(each.topic) for each in await _topics(conn, message_id)):
+    if not any(caller.sees(each.topic) for each in await _topics(conn, message_id)):
         raise _ended_problem(message_id)
 
 
