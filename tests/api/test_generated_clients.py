@@ -67,7 +67,7 @@ def function_of(operation: Operation) -> Any:
 
 def arguments_of(function: Any, operation: Operation) -> dict[str, Any]:
     """Return the values of its path, and its example as a body."""
-    arguments = {name: int(VALUES[name]) if name == "message_id" else VALUES[name] for name in VALUES}
+    arguments = {name: int(VALUES[name]) if name.endswith("_id") else VALUES[name] for name in VALUES}
     taken = inspect.signature(function).parameters
     given = {
         name: value

@@ -33,8 +33,14 @@ VALUES = {
     "topic": "no.such.topic",
     "subscriber": "no.such.subscriber",
     "message_id": "999999999",
+    "batch_id": "999999999",
     "name": "no-such-schedule",
     "task": "purge",
+}
+# What publishers may do; they may do nothing else.
+OF_PUBLISHERS = {
+    *("publish_message", "publish_messages", "publish_payload"),
+    *("create_batch", "close_batch", "signal_message", "signal_key", "make_signal_url"),
 }
 JSON = {"Content-Type": "application/json"}
 
@@ -126,18 +132,23 @@ def test_no_token(site: Site) -> None:
 
 def test_a_role_that_does_not_allow_it(site: Site) -> None:
     with site.client(site.token("publisher")) as publisher, site.client(site.token("viewer")) as viewer:
-        with_status(403, lambda each: each.send(viewer if "publish" in each.id else publisher))
+        with_status(403, lambda each: each.send(viewer if each.id in OF_PUBLISHERS else publisher))
 
 
 @pytest.mark.long
-def test_what_does_not_exist(http: httpx.Client) -> None:
+def test_what_does_not_exist(site_database: Database, all_roles: str, http: httpx.Client) -> None:
+    # Without an address of its own a server makes no URL of any message.
+    addressed = Site(site_database, url="https://queue.example")
+
     def send(operation: Operation) -> httpx.Response:
         # A policy of no.such.topic would be found by remove_policy, which runs at the same time.
         if operation.id == "change_policy":
             return http.patch("/v1/topics/another.topic", json=operation.example)
-        return operation.send(http)
+        return operation.send(other if operation.id == "make_signal_url" else http)
 
-    with_status(404, send)
+    with addressed.client(all_roles) as other:
+        with_status(404, send)
+    addressed.stop()
 
 
 def test_a_body_that_does_not_arrive(site: Site, all_roles: str, monkeypatch: pytest.MonkeyPatch) -> None:
