@@ -138,7 +138,6 @@ def test_a_waiting_message_is_retried_at_once(visitor: Visitor, queue: Queue) ->
     assert queue.claim_one().id == published
 
 
-@pytest.mark.long
 def test_a_message_that_waits_for_an_event_is_signalled_by_a_button(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish()
     queue.settle("wait_for_event", queue.claim(), ["approved"], [1], ["7 days"])
@@ -160,14 +159,15 @@ def test_the_page_of_a_signed_url_signals_by_its_button(visitor: Visitor, queue:
     queue.settle("wait_for_event", queue.claim(), ["approved"], [1], ["7 days"])
     until = queue.value("SELECT date_trunc('second', messages.now() + interval '1 day')")
     signature = queue.call("sign_signal", published, "approved", until)
-    page = visitor.open(f"/signal/{published}/approved?until={int(until.timestamp())}&number=1&signature={signature}")
+    path = f"/signal/{published}/approved?until={int(until.timestamp())}&number=1&signature={signature}"
+    page = visitor.open(path)
     assert queue.claim() == []
 
     page.get_by_role("button", name="Confirm").click()
 
     expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
     assert [row.id for row in queue.claim()] == [published]
-    assert complaints(page, "/signal") == []
+    assert complaints(visitor, path) == []
 
 
 @pytest.mark.parametrize(("word", "result"), [("Cancel", "cancelled"), ("Skip", "failed")])
