@@ -26,6 +26,9 @@ LONG = timedelta(minutes=1)
 # Long enough for every machine, and far shorter than the interval of polls.
 NOTIFIED_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
+LOOKS_THAT_WAIT = """
+    SELECT count(*) FROM pg_locks AS l WHERE NOT l.granted AND l.relation = 'messages.expected_result'::regclass
+"""
 SESSIONS = """
     FROM pg_stat_activity AS a
     WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for_many(%%'
@@ -287,6 +290,28 @@ def test_a_wait_above_read_committed_is_refused(database: Database) -> None:
 
     with pytest.raises(ValueError, match="is REPEATABLE READ, so that it would never see the end"):
         wait_for(conn, 1)
+
+
+@each_way
+def test_a_look_of_a_session_above_read_committed_that_meets_the_end_is_repeated(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any], wait: Any
+) -> None:
+    queue.conn.execute("CREATE ROLE strict_shop LOGIN IN ROLE messages_publisher")
+    queue.conn.execute("ALTER ROLE strict_shop SET default_transaction_isolation = 'repeatable read'")
+    shop = database.server.dsn(database.name, "strict_shop")
+    try:
+        with psycopg.connect(shop, autocommit=True) as conn:
+            published = publish(conn, "t", 1, expect_result=True)
+        with database.connect().transaction() as held:
+            # The look has its snapshot, and waits before it locks the message.
+            held.connection.execute("LOCK messages.expected_result IN ACCESS EXCLUSIVE MODE")
+            waiter = threads.submit(wait, shop, published, LONG)
+            eventually(lambda: queue.value(LOOKS_THAT_WAIT) == 1)
+            complete(queue)
+
+        assert waiter.result(timeout=NOTIFIED_S).succeeded
+    finally:
+        queue.conn.execute("DROP OWNED BY strict_shop; DROP ROLE strict_shop")
 
 
 def test_a_blocking_wait_on_an_event_loop_is_refused(database: Database) -> None:

@@ -63,44 +63,34 @@ def schema_of(conn: object) -> SchemaName:
     return own or schema_name.current()
 
 
-class RenderingCursor(psycopg.Cursor[Any]):
-    """A cursor whose statements are rendered for the schema of its connection."""
+class _Rendering:
+    """Renders the statements of a cursor for the schema of its connection. Those of an async one return awaitables."""
+
+    connection: Any
 
     def execute(self, query: Any, *args: Any, **options: Any) -> Any:
         """Execute the rendered query."""
-        return super().execute(_rendered(self.connection, query), *args, **options)
+        return super().execute(_rendered(self.connection, query), *args, **options)  # type: ignore[misc]
 
     def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
         """Execute the rendered query."""
-        return super().executemany(_rendered(self.connection, query), *args, **options)
+        return super().executemany(_rendered(self.connection, query), *args, **options)  # type: ignore[misc]
 
     def stream(self, query: Any, *args: Any, **options: Any) -> Any:
         """Execute the rendered query."""
-        return super().stream(_rendered(self.connection, query), *args, **options)
+        return super().stream(_rendered(self.connection, query), *args, **options)  # type: ignore[misc]
 
     def copy(self, statement: Any, *args: Any, **options: Any) -> Any:
         """Begin the rendered COPY."""
-        return super().copy(_rendered(self.connection, statement), *args, **options)
+        return super().copy(_rendered(self.connection, statement), *args, **options)  # type: ignore[misc]
 
 
-class AsyncRenderingCursor(psycopg.AsyncCursor[Any]):
-    """The same, awaited."""
+class RenderingCursor(_Rendering, psycopg.Cursor[Any]):
+    """A cursor whose statements are rendered."""
 
-    def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-        """Execute the rendered query."""
-        return super().execute(_rendered(self.connection, query), *args, **options)
 
-    def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
-        """Execute the rendered query."""
-        return super().executemany(_rendered(self.connection, query), *args, **options)
-
-    def stream(self, query: Any, *args: Any, **options: Any) -> Any:
-        """Execute the rendered query."""
-        return super().stream(_rendered(self.connection, query), *args, **options)
-
-    def copy(self, statement: Any, *args: Any, **options: Any) -> Any:
-        """Begin the rendered COPY."""
-        return super().copy(_rendered(self.connection, statement), *args, **options)
+class AsyncRenderingCursor(_Rendering, psycopg.AsyncCursor[Any]):
+    """An async cursor whose statements are rendered."""
 
 
 def _rendered(conn: Any, query: Any) -> Any:

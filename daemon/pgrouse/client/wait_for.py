@@ -241,7 +241,7 @@ def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload for each in conn.notifies(timeout=request, stop_after=1)]
     while True:
-        # Above READ COMMITTED, a look that meets an update of the message is repeated.
+        # Above READ COMMITTED, a look that meets the end of the message is repeated.
         with suppress(SerializationFailure):
             return run(conn, request)
 
