@@ -8,7 +8,6 @@ Blocking; for coroutines there is `AsyncClient`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
@@ -49,6 +48,7 @@ from pgrouse.client.queries.topic import (
 from pgrouse.client.signal_url import signal_url
 from pgrouse.client.wait_for import wait_for
 from pgrouse.client.waiter import refuse_on_event_loop
+from pgrouse.config import validation_text
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import PolicyOptions
 from pgrouse.config.policy_settings import TopicPolicy
@@ -84,10 +84,7 @@ def own_errors() -> Iterator[None]:
 def _describe(problem: object) -> str:
     assert isinstance(problem, dict)  # noqa: S101 - as pydantic has them
     name = ".".join(map(str, problem["loc"]))
-    if problem["type"] != "extra_forbidden":
-        return f"{name}: {problem['msg']}"
-    near = difflib.get_close_matches(name, TopicPolicy.names(), n=1)
-    return f"{name}: there is no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"{name}: {validation_text.describe(problem, TopicPolicy.names(), 'setting')}"
 
 
 P = ParamSpec("P")

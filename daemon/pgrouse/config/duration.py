@@ -114,8 +114,12 @@ class Bounds:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Describe the bounds in the text. JSON Schema has no key word for them, because a duration may be a text."""
-        return {**handler(schema), "description": f"{EXPECTED}; from {show(self.low)} to {show(self.high)}"}
+        """Describe the bounds: of a number by the key words of JSON Schema, of a text in the description."""
+        described = handler(schema)
+        seconds = {"minimum": self.low.total_seconds(), "maximum": self.high.total_seconds()}
+        ways = [way | seconds if way.get("type") == "number" else way for way in described.get("anyOf", [])]
+        text = f"{EXPECTED}; from {show(self.low)} to {show(self.high)}"
+        return {**described, **({"anyOf": ways} if ways else {}), "description": text}
 
     def _check(self, value: timedelta) -> timedelta:
         if not self.low <= value <= self.high:

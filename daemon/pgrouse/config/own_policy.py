@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from pgrouse.config.policy_settings import Backoff, TopicPolicy
 from pgrouse.config.setting_types import Keyword
+from pgrouse.config.validation_text import describe
 
 
 def read_own_policy(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,9 +24,9 @@ def read_own_policy(given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         policy = TopicPolicy.model_validate(given)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in fault["loc"] if part in given or part in Backoff.model_fields)
-        raise ValueError(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from None
+        raise ValueError(f"{where}: {describe(fault, list(Backoff.model_fields))}") from None
     return {name: _value(name, getattr(policy, name)) for name in given}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from pgrouse.config import validation_text
 from pgrouse.config.source import ConfigProblem, ConfigSource, Key, show_key
 
 # Keys whose values are never repeated.
@@ -14,25 +15,10 @@ SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
 # Below this table a key may be in a wrong place, even as a name: do not repeat any value, nor a long name.
 HIDING = "crypto"
 LONGEST_NAME = 24
-# By pydantic's names of errors.
-EXPECTED = {
-    "int_type": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "int_parsing": "expected a whole number",
-    "float_type": "expected a number",
-    "float_parsing": "expected a number",
-    "finite_number": "expected a number",
-    "bool_type": "expected true or false",
-    "bool_parsing": "expected true or false",
-    "string_type": "expected text in quotes",
-    "list_type": 'expected a list like ["a", "b"]',
-    "model_type": "expected a table of keys",
-    "dict_type": "expected a table of keys",
+# In TOML, an object is a table.
+EXPECTED = validation_text.EXPECTED | {
+    **dict.fromkeys(("model_type", "dict_type"), "expected a table of keys"),
     "path_type": "expected a path in quotes",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be above {gt}",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "expected {expected}",
 }
 NAMES = {
     "handler": 'expected "module:function"',
@@ -63,11 +49,12 @@ def to_problem(error: ErrorDetails, source: ConfigSource, known: list[str]) -> C
             text = f"{show_key(key)} is missing"
         case "value_error":
             text = f"{show_key(key)}: {_describe(key, error)}"
-        case "string_pattern_mismatch":
+        case "string_pattern_mismatch" as kind:
             name = next((str(part) for part in reversed(key) if part in NAMES), "")
-            text = f"{show_key(key)}: {NAMES.get(name, error['msg'])}{_found(key, error['input'])}"
+            expected = NAMES.get(name) or EXPECTED[kind].format(**error["ctx"])
+            text = f"{show_key(key)}: {expected}{_found(key, error['input'])}"
         case kind:
-            expected = EXPECTED.get(kind, error["msg"]).format(**error.get("ctx", {}))
+            expected = EXPECTED.get(kind, f"cannot be used ({kind})").format(**error.get("ctx", {}))
             text = f"{show_key(key)}: {expected}{_found(key, error['input'])}"
     return ConfigProblem(origin, show_key(key), text)
 

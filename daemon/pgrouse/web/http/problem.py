@@ -18,10 +18,12 @@ from starlette.responses import Response
 
 from pgrouse import errors, events
 from pgrouse.config.dsn import redact
+from pgrouse.config.validation_text import describe
 from pgrouse.event_logger import log
 
 MEDIA_TYPE = "application/problem+json"
-NOT_FOUND = 404
+# What the framework says in other words.
+DETAILS = {404: "there is nothing at this address", 405: "this address takes other methods: see the header Allow"}
 RETRY_AFTER_S = 2
 DATABASE_AWAY = "the database does not answer: try again"
 
@@ -170,7 +172,10 @@ def error_problem(error: errors.PgrouseError) -> Problem:
 def validation_problem(error: RequestValidationError) -> Problem:
     """Return the problem of an invalid request: each error with its location, never the value."""
     found = [
-        {"location": ".".join(map(str, each["loc"])), "message": str(each["msg"]).removeprefix("Value error, ")}
+        {
+            "location": ".".join(map(str, each["loc"])),
+            "message": describe(each, each.get("known", ())) if "type" in each else each["msg"],
+        }
         for each in error.errors()[:100]
     ]
     first = found[0] if found else {"location": "request", "message": "invalid"}
@@ -182,7 +187,7 @@ def http_problem(error: HTTPException | ClientDisconnect) -> Problem:
     if isinstance(error, ClientDisconnect):
         return Problem(400, "the request ended before it was complete", "bad_request")
     code = TITLES.get(error.status_code, "error").lower().replace(" ", "_")
-    detail = "there is nothing at this address" if error.status_code == NOT_FOUND else str(error.detail)
+    detail = DETAILS.get(error.status_code, str(error.detail))
     return Problem(error.status_code, detail, code, error.headers)
 
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse import jsonb
+from pgrouse.config.validation_text import describe
 from pgrouse.errors import InvalidMessage, PgrouseError
 from pgrouse.publishing.new_message import NewMessage, to_columns
 from pgrouse.publishing.publish import publish_columns
@@ -90,6 +91,6 @@ def _read(typed: dict[str, str]) -> NewMessage:
     try:
         return PublishRequest.model_validate(given).new()
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise InvalidMessage(f"{where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}") from None
+        raise InvalidMessage(f"{where + ': ' if where else ''}{describe(first)}") from None

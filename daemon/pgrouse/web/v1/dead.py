@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, model_validator
+from pydantic import Field
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -26,10 +26,13 @@ from pgrouse.web.v1.model import (
     Limit,
     RequestModel,
     ResponseModel,
+    Rule,
+    RuledModel,
     Text,
     Timestamp,
     Topic,
     Wait,
+    exactly_one,
     example,
     members_of,
 )
@@ -102,21 +105,16 @@ class RedriveSettings(RequestModel):
     """Also redrive messages that have reached `max_redrives`."""
 
 
-class RedriveRequest(RedriveSettings):
+class RedriveRequest(RedriveSettings, RuledModel):
     """Which dead messages to redrive, by `ids` or by `filter`, and how."""
 
     model_config = example(filter={"topic": "orders.created", "result": "failed"}, rate=10, dry_run=True)
+    rules: ClassVar[tuple[Rule, ...]] = (exactly_one("ids", "filter"),)
 
     ids: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_ITEMS)
     filter: DeadMessageFilter | None = None
     dry_run: bool = False
     """Report the outcome for each message without changing anything."""
-
-    @model_validator(mode="after")
-    def _says_which(self) -> RedriveRequest:
-        if (self.ids is None) == (self.filter is None):
-            raise ValueError("give either ids or filter")
-        return self
 
 
 @members_of(calls.Redriven)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -14,20 +13,23 @@ from pgrouse.client.calls import event
 from pgrouse.client.clock import now
 from pgrouse.client.queries.message import topics_of
 from pgrouse.client.signal_url import NO_ADDRESS, signal_url
+from pgrouse.config import duration
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, run_write, writing
 from pgrouse.web.access.security import Publisher, Worker
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
+    DAY,
     Id,
     Json,
     Label,
     PathId,
     RequestModel,
     ResponseModel,
+    S,
+    Seconds,
     Topic,
-    Wait,
     example,
 )
 from pgrouse.web.v1.response import ApiResponse, raw
@@ -74,8 +76,8 @@ class SignalUrlRequest(RequestModel):
 
     name: EventName
     """The event."""
-    expires: Wait = Field(default=timedelta(days=7), validate_default=True)
-    """How long the URL holds; at most 366 days."""
+    expires: Annotated[Seconds, duration.between(0 * S, 366 * DAY)] = Field(default=7 * DAY, validate_default=True)
+    """How long the URL holds; 7 days unless given."""
     number: Number = 1
     """Which signal of this name it may be: the URL signals only if fewer than this many have come."""
 

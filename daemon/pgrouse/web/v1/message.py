@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
@@ -36,9 +36,12 @@ from pgrouse.web.v1.model import (
     PathId,
     RequestModel,
     ResponseModel,
+    Rule,
+    RuledModel,
     Text,
     Timestamp,
     Topic,
+    any_present,
     example,
     members_of,
 )
@@ -116,21 +119,18 @@ class ActionResult(ResponseModel):
     """Messages that were not changed: they have ended, are running, or do not exist."""
 
 
-class EditRequest(RequestModel):
+class EditRequest(RuledModel):
     """The new payload or headers of a waiting message."""
 
     model_config = example(payload={"id": 7, "total": 8.5})
+    rules: ClassVar[tuple[Rule, ...]] = (
+        any_present("nothing to change: give payload or headers", "payload", "headers"),
+    )
 
     payload: Json = None
     headers: JsonObject | None = None
     expected_md5: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
     """The MD5 of the payload's text that the editor has seen. If the payload has changed since, nothing is edited."""
-
-    @model_validator(mode="after")
-    def _says_something(self) -> EditRequest:
-        if not {"payload", "headers"} & self.model_fields_set:
-            raise ValueError("nothing to change: give payload or headers")
-        return self
 
 
 class MessageFilters(BaseModel):

@@ -6,26 +6,33 @@ import base64
 import binascii
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 from fastapi import Query
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainSerializer,
     ValidationInfo,
     WithJsonSchema,
     create_model,
     model_validator,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from pgrouse import jsonb
 from pgrouse.config import duration
 from pgrouse.config.described_model import DescribedModel
+from pgrouse.config.validation_text import MOMENT
 from pgrouse.jsonb import Raw
 from pgrouse.printable import printable
 from pgrouse.publishing.new_message import FIRST, LAST
@@ -36,12 +43,41 @@ MAX_ITEMS = 1000
 MAX_MEMBERS = 100
 S, DAY = timedelta(seconds=1), timedelta(days=1)
 MAX_ID = 2**63 - 1
+DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
+
+
+def _of_json(schema: Any, *, inside: bool = False) -> Any:
+    """Let no text stand for a number, and no number for a switch. To JSON Schema, 36.0 is an integer."""
+    match schema:
+        case {"type": "int"}:
+            return core_schema.no_info_before_validator_function(_whole, {**schema, "strict": True})
+        case {"type": "float" | "bool"}:
+            return {**schema, "strict": True}
+        case {"type": "model"} if inside:  # it has a rule of its own
+            return schema
+        case dict():
+            within = inside or schema.get("type") == "model"
+            kept = {name: schema[name] for name in ("metadata", "default", "config") if name in schema}
+            return {name: _of_json(inner, inside=within) for name, inner in schema.items()} | kept
+        case list():
+            return [_of_json(each, inside=inside) for each in schema]
+    return schema
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class RequestModel(DescribedModel):
     """A request body. Unknown members are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Take of numbers and switches only what JSON calls so."""
+        schema: CoreSchema = _of_json(handler(source))
+        return schema
 
     @model_validator(mode="before")
     @classmethod
@@ -50,6 +86,93 @@ class RequestModel(DescribedModel):
         if isinstance(given, dict) and len(given) > MAX_MEMBERS:
             raise ValueError(f"has {len(given):,} members: take out those that are not described")
         return given
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule about several members of a body.
+
+    Attributes:
+        schema: the rule in JSON Schema.
+        error: what is wrong with a body that breaks it; None: nothing.
+    """
+
+    schema: dict[str, Any]
+    error: Callable[[Any], str | None]
+
+
+class RuledModel(RequestModel):
+    """A request body with rules about several of its members."""
+
+    rules: ClassVar[tuple[Rule, ...]]
+
+    @model_validator(mode="after")
+    def _keeps_rules(self) -> Self:
+        for rule in self.rules:
+            if (error := rule.error(self)) is not None:
+                raise ValueError(error)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the rules."""
+        described = super().__get_pydantic_json_schema__(schema, handler)
+        handler.resolve_ref_schema(described)["allOf"] = [rule.schema for rule in cls.rules]
+        return described
+
+
+def given(*names: str) -> dict[str, Any]:
+    """Return the JSON Schema of a body that has all of these members, and none of them as null."""
+    return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+def _number_given(body: Any, names: Collection[str]) -> int:
+    return sum(getattr(body, name) is not None for name in names)
+
+
+def exactly_one(*names: str) -> Rule:
+    """Return the rule that one of these members is given, and no other of them."""
+    text = f"give either {' or '.join(names)}"
+    return Rule({"oneOf": [*map(given, names)]}, lambda body: None if _number_given(body, names) == 1 else text)
+
+
+def at_most_one(*names: str) -> Rule:
+    """Return the rule that not all of these members are given."""
+    text = f"{' and '.join(names)} were both given: use one of them"
+    return Rule({"not": given(*names)}, lambda body: text if _number_given(body, names) > 1 else None)
+
+
+def at_least_one(*names: str) -> Rule:
+    """Return the rule that one of these members is given."""
+    text = f"give {', '.join(names[:-1])} or {names[-1]}"
+    return Rule({"anyOf": [*map(given, names)]}, lambda body: None if _number_given(body, names) else text)
+
+
+def any_present(text: str, *names: str) -> Rule:
+    """Return the rule that one of these members is there, also as null. text: the error."""
+    alone = [{"required": [name]} for name in names]
+    return Rule({"anyOf": alone}, lambda body: None if body.model_fields_set.intersection(names) else text)
+
+
+def invalid_body(kind: Any, errors: Iterable[Mapping[str, Any]]) -> RequestValidationError:
+    """Return the error of a body of this type; an unknown member gets the names that are known at its place."""
+    return RequestValidationError([{**each, "known": _known_members(kind, each["loc"][1:-1])} for each in errors])
+
+
+def _known_members(kind: Any, place: Iterable[str | int]) -> list[str]:
+    models = list(_models(kind))
+    for name in place:
+        if isinstance(name, str):
+            fields = [model.model_fields[name] for model in models if name in model.model_fields]
+            models = [model for field in fields for model in _models(field.annotation)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for each in get_args(kind):
+        yield from _models(each)
 
 
 def example(**members: Any) -> ConfigDict:
@@ -71,10 +194,17 @@ def _column(row: Any, name: str) -> Any:
     return getattr(row, name) if text is row else text and Raw(text)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a text that PostgreSQL can store."""
     if "\x00" in text or any("\ud800" <= each <= "\udfff" for each in text):
         raise ValueError("has a character that PostgreSQL cannot store")
     return text
+
+
+class Removal(ResponseModel):
+    """What was removed."""
+
+    removed: str
 
 
 class EncryptedContent(ResponseModel):
@@ -86,6 +216,13 @@ class EncryptedContent(ResponseModel):
     """The name of the key."""
     bytes: int
     """The size of the encrypted contents in bytes."""
+
+
+def _moment(value: Any) -> Any:
+    # pydantic also takes seconds since 1970.
+    if isinstance(value, str) and DATE_AND_TIME.match(value):
+        return value
+    raise ValueError(MOMENT)
 
 
 def _bounded(at: datetime) -> datetime:
@@ -119,7 +256,9 @@ def _bytes(text: Any) -> bytes:
         raise ValueError("is no Base64") from None
 
 
-Id = Annotated[int, Field(ge=1, le=MAX_ID, strict=True)]
+# The value of a member that may be missing, and is not null.
+MAYBE: Any = Field(default=None)
+Id = Annotated[int, Field(ge=1, le=MAX_ID)]
 PathId = Annotated[int, Field(ge=1, le=MAX_ID)]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$", examples=["orders.created"])]
 TopicOrPattern = Annotated[str, Field(pattern=NAME_OR_PATTERN, max_length=MAX_BYTES, examples=["orders.created"])]
@@ -127,11 +266,13 @@ AnyTopic = Annotated[str, Field(pattern=NAME_OR_DEFAULTS, max_length=MAX_BYTES, 
 Label = Annotated[
     str,
     Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
-    AfterValidator(_plain),
+    AfterValidator(plain),
     AfterValidator(printable),
 ]
-Text = Annotated[str, Field(max_length=8000), AfterValidator(_plain)]
-Timestamp = Annotated[datetime, AfterValidator(_bounded)]
+# The name of a sink, a token or an export.
+FleetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}$", examples=["ops"])]
+Text = Annotated[str, Field(max_length=8000), AfterValidator(plain)]
+Timestamp = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_bounded)]
 # A part of a response that is JSON text already.
 TimestampText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Base64 = Annotated[bytes, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
@@ -162,6 +303,17 @@ Cursor = Annotated[str, Field(max_length=1000, pattern=r"^[A-Za-z0-9_-]*$")]
 CursorQuery = Annotated[Cursor | None, Query(alias="cursor")]
 
 
+class ProblemError(ResponseModel):
+    """One error of an invalid request."""
+
+    model_config = example(location="body.priority", message="must be at most 9")
+
+    location: str
+    """Where it is in the request."""
+    message: str
+    """What is wrong there."""
+
+
 class ProblemDetails(ResponseModel):
     """An error (RFC 9457)."""
 
@@ -172,6 +324,18 @@ class ProblemDetails(ResponseModel):
     """A short machine-readable code."""
     detail: str
     """What is wrong, where, and how to fix it."""
+    errors: list[ProblemError] = MAYBE
+    """All errors of an invalid request."""
+    problems: list[str] = MAYBE
+    """What a payload breaks of its topic's schema."""
+    sqlstate: str = MAYBE
+    """The SQLSTATE of an error of the database."""
+    id: int = MAYBE
+    """The message that it is about."""
+    needs: str = MAYBE
+    """The role that the token lacks."""
+    cancelled: bool = MAYBE
+    """Whether the message whose lock was lost was cancelled."""
 
 
 JSON_SUFFIX = "_json"

@@ -10,12 +10,11 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Header, Request
-from fastapi.exceptions import RequestValidationError
 from psycopg.errors import InvalidParameterValue
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, ValidationError
 from starlette.responses import Response
 
 from pgrouse import jsonb
@@ -45,12 +44,16 @@ from pgrouse.web.v1.model import (
     Label,
     RequestModel,
     ResponseModel,
+    Rule,
+    RuledModel,
     S,
     Seconds,
     Timestamp,
     Topic,
     Wait,
     example,
+    given,
+    invalid_body,
 )
 from pgrouse.web.v1.response import dumps
 
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1", tags=["publish"])
 
-T = TypeVar("T")
+M = TypeVar("M", bound=RequestModel)
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -72,8 +75,43 @@ IdempotencyKey = Annotated[
 ]
 
 
-class PublishRequest(RequestModel):
+def _carries_nothing(body: PublishRequest) -> str | None:
+    if {"payload", "body"} & body.model_fields_set:
+        return None
+    return "there is no payload: give a payload (null is possible) or a body"
+
+
+def _never(*parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a body that is not all of these at the same time."""
+    return {"not": {"allOf": [*parts]}}
+
+
+def _merges(*ways: str) -> dict[str, Any]:
+    return {"required": ["on_conflict"], "properties": {"on_conflict": {"enum": [*ways]}}}
+
+
+NEEDS_KEY = [given("debounce"), given("throttle"), _merges("replace", "ignore", "append")]
+WAITS_FOR_OTHERS = {"required": ["after"], "properties": {"after": {"type": "array", "minItems": 1}}}
+# What `to_columns` refuses.
+TOGETHER = [
+    {"anyOf": [{"required": ["payload"]}, {"required": ["body"]}]},
+    _never(given("payload", "body")),
+    _never(given("delay", "available_at")),
+    {"anyOf": [given("key"), {"not": {"anyOf": NEEDS_KEY}}]},
+    {"anyOf": [given("debounce"), {"not": given("max_delay")}]},
+    _never(given("debounce"), {"anyOf": [*map(given, ("delay", "available_at", "throttle"))]}),
+    _never(given("debounce"), WAITS_FOR_OTHERS),
+    _never(given("debounce"), _merges("ignore")),
+    _never(given("throttle"), _merges("replace", "append")),
+    _never(WAITS_FOR_OTHERS, _merges("replace", "append")),
+    _never(given("body"), _merges("append")),
+]
+
+
+class PublishRequest(RuledModel):
     """A message to publish, with a `payload` (JSON) or a `body` (bytes)."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (Rule({"allOf": TOGETHER}, _carries_nothing),)
 
     topic: Topic
     payload: Any = None
@@ -120,12 +158,6 @@ class PublishRequest(RequestModel):
     batch: Id | None = None
     """The batch in which the message counts."""
 
-    @model_validator(mode="after")
-    def _carries_something(self) -> PublishRequest:
-        if not {"payload", "body"} & self.model_fields_set:
-            raise ValueError("there is no payload: give a payload (null is possible) or a body")
-        return self
-
     def new(self) -> NewMessage:
         """Return the message for the publisher."""
         return NewMessage(**{name: getattr(self, name) for name in self.model_fields_set})
@@ -157,7 +189,6 @@ class PublishBatchResult(ResponseModel):
 
 
 INSERTED = '{{"id":{},"outcome":"inserted"}}'
-ONE, MANY = TypeAdapter(PublishRequest), TypeAdapter(PublishBatchRequest)
 EXAMPLE = {"topic": "orders.created", "payload": {"id": 7, "total": 9.5}, "key": "order-7"}
 
 
@@ -269,7 +300,7 @@ class PreparedBatch(NamedTuple):
 
 
 def _prepare_one(request: Request, caller: Caller, content: bytes) -> PreparedMessage:
-    message = _read(request, ONE, content)
+    message = _read(request, PublishRequest, content)
     check_permission(caller, Role.PUBLISHER, message.topic)
     return _prepare(request, _with_trace(request, message.new()))
 
@@ -284,7 +315,7 @@ def _prepare(request: Request, message: NewMessage) -> PreparedMessage:
 
 
 def _prepare_batch(request: Request, caller: Caller, content: bytes) -> PreparedBatch:
-    messages = _read(request, MANY, content).messages
+    messages = _read(request, PublishBatchRequest, content).messages
     for topic in {message.topic for message in messages}:
         check_permission(caller, Role.PUBLISHER, topic)
     news = [message.new() for message in messages]
@@ -315,15 +346,15 @@ def _json(content: bytes) -> Any:
     return jsonb.decode(text, "body")
 
 
-def _read(request: Request, kind: TypeAdapter[T], content: bytes) -> T:
+def _read(request: Request, model: type[M], content: bytes) -> M:
     """Parse and validate a request body strictly."""
     if not _is_json(request):
         raise Problem(415, "the body must be application/json", "unsupported_media_type")
     try:
-        return kind.validate_python(_json(content))
+        return model.model_validate(_json(content))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
+        found = error.errors(include_url=False, include_input=False)
+        raise invalid_body(model, [{**each, "loc": ("body", *each["loc"])} for each in found]) from None
 
 
 async def _publish(conn: Connection, prepared: PreparedMessage) -> dict[str, Any]:

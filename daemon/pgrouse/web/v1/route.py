@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request
+from fastapi._compat import ModelField
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
@@ -15,6 +16,7 @@ from pgrouse import jsonb
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.problem import to_problem
+from pgrouse.web.v1.model import invalid_body
 
 # The maximum number of errors that are reported.
 MAX_ERRORS = 100
@@ -40,7 +42,7 @@ class StrictRoute(APIRoute):
                 await check_role(request)
             if not content or not _is_json(request):
                 return await answer(request)
-            value = await request.app.state.large_bodies.run(len(content), parse_body, field.validate, content)
+            value = await request.app.state.large_bodies.run(len(content), parse_body, field, content)
             return await answer(_ParsedRequest(request, content, value))
 
         return handle
@@ -54,7 +56,7 @@ class _ParsedRequest(Request):
         self._body, self._json = content, value
 
 
-def parse_body(validate: Callable[..., tuple[Any, list[Any]]], content: bytes) -> Any:
+def parse_body(field: ModelField, content: bytes) -> Any:
     """Parse and validate a request body.
 
     Raises:
@@ -66,9 +68,9 @@ def parse_body(validate: Callable[..., tuple[Any, list[Any]]], content: bytes) -
         raise _validation_error(f"invalid UTF-8 at byte {error.start}") from None
     except InvalidMessage as error:
         raise _validation_error(str(error).removeprefix("body ")) from None
-    value, errors = validate(given, loc=("body",))
+    value, errors = field.validate(given, loc=("body",))
     if errors:
-        raise RequestValidationError(errors[:MAX_ERRORS])
+        raise invalid_body(field.field_info.annotation, errors[:MAX_ERRORS])
     return value
 
 

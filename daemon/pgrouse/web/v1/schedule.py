@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
@@ -22,11 +22,13 @@ from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
+    MAYBE,
     CursorQuery,
     Json,
     JsonObject,
     Label,
     Limit,
+    Removal,
     RequestModel,
     ResponseModel,
     Text,
@@ -34,6 +36,7 @@ from pgrouse.web.v1.model import (
     Wait,
     example,
     members_of,
+    plain,
 )
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
@@ -42,6 +45,8 @@ T = TypeVar("T")
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=StrictRoute)
 
+Cron = Annotated[str, Field(min_length=1, max_length=200, examples=["0 3 * * *"]), AfterValidator(plain)]
+TimeZone = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(plain)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examples=["nightly"])]
 
 
@@ -51,12 +56,12 @@ class NewSchedule(RequestModel):
     model_config = example(name="nightly", topic="reports.build", payload={"kind": "daily"}, time_zone="Europe/Berlin")
 
     name: Name
-    cron: Annotated[Text, Field(max_length=200, examples=["0 3 * * *"])]
+    cron: Cron
     """The five fields of cron, or six with the second before them."""
     topic: Topic
     """The topic that it publishes to."""
     payload: Json = Field(default_factory=lambda: Raw("{}"))
-    time_zone: Annotated[Text, Field(max_length=100)] = "UTC"
+    time_zone: TimeZone = "UTC"
     channel: Label | None = None
     key: Label | None = None
     priority: int = Field(default=5, ge=0, le=9)
@@ -73,31 +78,24 @@ class ScheduleChangeRequest(RequestModel):
 
     model_config = example(cron="30 3 * * *", headers={"team": "reports"})
 
-    cron: Annotated[Text, Field(max_length=200)] | None = None
+    cron: Cron = MAYBE
     """The five fields of cron, or six with the second before them."""
-    topic: Topic | None = None
+    topic: Topic = MAYBE
     """The topic that it publishes to."""
     payload: Json = None
-    time_zone: Annotated[Text, Field(max_length=100)] | None = None
+    time_zone: TimeZone = MAYBE
     channel: Label | None = None
     """null: none."""
     key: Label | None = None
     """null: none."""
-    priority: int | None = Field(default=None, ge=0, le=9)
+    priority: Annotated[int, Field(ge=0, le=9)] = MAYBE
     headers: JsonObject | None = None
     """null: none."""
-    jitter: Wait | None = None
-    missed: Literal["skip", "once", "all"] | None = None
+    jitter: Wait = MAYBE
+    missed: Literal["skip", "once", "all"] = MAYBE
     """What happens with ticks that were missed."""
-    missed_limit: int | None = Field(default=None, ge=1, le=1000)
-    while_paused: Literal["publish", "skip"] | None = None
-
-    @model_validator(mode="after")
-    def _check_nulls(self) -> ScheduleChangeRequest:
-        given = {name for name in self.model_fields_set if getattr(self, name) is None}
-        if wrong := sorted(given - {*queries.OPTIONAL, "payload"}):
-            raise ValueError(f"{', '.join(wrong)}: cannot be null")
-        return self
+    missed_limit: Annotated[int, Field(ge=1, le=1000)] = MAYBE
+    while_paused: Literal["publish", "skip"] = MAYBE
 
 
 @members_of(Schedule)
@@ -164,12 +162,6 @@ class ScheduleRuns(ResponseModel):
 
     runs: list[ScheduleRunDetail]
     """The runs, the latest first."""
-
-
-class ScheduleRemoval(ResponseModel):
-    """The schedule that was removed."""
-
-    removed: str
 
 
 @router.get("", response_model=SchedulePage, summary="List schedules")
@@ -242,7 +234,7 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
     return ApiResponse(ScheduleDetail.of(found))
 
 
-@router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule", responses=responses(404))
+@router.delete("/{name}", response_model=Removal, summary="Remove a schedule", responses=responses(404))
 async def remove_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Remove a schedule; messages that it published stay."""
     async with writing(request, caller) as conn:

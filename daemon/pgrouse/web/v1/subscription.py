@@ -11,7 +11,7 @@ from pgrouse.web.access.database_pool import run_read, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.description.problem_responses import responses
-from pgrouse.web.v1.model import RequestModel, ResponseModel, Topic, TopicOrPattern, example, members_of
+from pgrouse.web.v1.model import Removal, RequestModel, ResponseModel, Topic, TopicOrPattern, example, members_of
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 
@@ -46,14 +46,6 @@ class SubscriptionResult(ResponseModel):
     """False: the topic was a subscriber already."""
 
 
-class SubscriptionRemoval(ResponseModel):
-    """The topic that gets no more copies."""
-
-    model_config = example(removed="mail.send")
-
-    removed: str
-
-
 @router.get("", response_model=SubscriptionList, summary="List subscriptions")
 async def list_subscriptions(request: Request, caller: Viewer, topic: TopicOrPattern) -> Response:
     """List who gets copies of the messages of a topic, and whose copies it gets.
@@ -73,9 +65,7 @@ async def add_subscriber(request: Request, caller: Operator, topic: TopicOrPatte
     return ApiResponse({"added": added})
 
 
-@router.delete(
-    "/{subscriber}", response_model=SubscriptionRemoval, summary="Remove a subscription", responses=responses(404)
-)
+@router.delete("/{subscriber}", response_model=Removal, summary="Remove a subscription", responses=responses(404))
 async def remove_subscriber(request: Request, caller: Operator, topic: TopicOrPattern, subscriber: Topic) -> Response:
     """End a subscription. What was copied stays."""
     check_permission(caller, Role.OPERATOR, subscriber)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field, GetJsonSchemaHandler, RootModel, ValidationError, model_validator
@@ -20,9 +20,11 @@ from pgrouse.client.calls.monitoring.stats import list_topics as list_names
 from pgrouse.client.queries import topic as topic_queries
 from pgrouse.client.queries.channel import Channel, find_channels, first_waiting
 from pgrouse.client.queries.topic import effective_policy, find_policies
+from pgrouse.config import duration
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DesiredPolicy, invalid_keywords
+from pgrouse.config.validation_text import describe
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import DatabasePool, reading, run_read, run_write, writing
 from pgrouse.web.access.security import Operator, Viewer
@@ -30,19 +32,25 @@ from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
+    DAY,
     AnyTopic,
     CursorQuery,
     Id,
     Label,
     Limit,
+    Removal,
     RequestModel,
     ResponseModel,
+    Rule,
+    RuledModel,
+    S,
+    Seconds,
     Text,
     Timestamp,
     TimestampText,
     Topic,
     TopicOrPattern,
-    Wait,
+    at_most_one,
     example,
     members_of,
 )
@@ -97,24 +105,17 @@ class TopicDetail(ResponseModel):
     """
 
 
-class PauseRequest(RequestModel):
+class PauseRequest(RuledModel):
     """How long to pause, and why."""
 
     model_config = example(reason="the relay is down", resume_in="1h")
+    rules: ClassVar[tuple[Rule, ...]] = (at_most_one("resume_in", "until"),)
 
     reason: Text | None = None
-    resume_in: Wait | None = None
+    resume_in: Annotated[Seconds, duration.between(0.001 * S, 3650 * DAY)] | None = None
     """Resume automatically after this duration."""
     until: Timestamp | None = None
     """Resume automatically at this time."""
-
-    @model_validator(mode="after")
-    def _not_both(self) -> PauseRequest:
-        if self.resume_in is not None and self.until is not None:
-            raise ValueError("resume_in and until were both given: use one of them")
-        if self.resume_in is not None and self.resume_in < timedelta(milliseconds=1):
-            raise ValueError("resume_in is too short: at least 1ms")
-        return self
 
 
 class PauseResult(ResponseModel):
@@ -147,14 +148,6 @@ class PolicyChangeResult(ResponseModel):
     """The changes, one line for each."""
 
     changes: list[str]
-
-
-class PolicyRemoval(ResponseModel):
-    """The topic that now inherits all defaults."""
-
-    model_config = example(removed="orders.created")
-
-    removed: str
 
 
 class PurgeRequest(RequestModel):
@@ -298,9 +291,9 @@ def _policy(topic: str, model: type[PolicyTable], given: dict[str, Any]) -> Any:
     try:
         policy = model.model_validate(_inheriting(given))
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"])) or "body"
-        raise Problem(422, f"{where}: {fault['msg'].removeprefix('Value error, ')}", "invalid_request") from None
+        raise Problem(422, f"{where}: {describe(fault, model.names(), 'setting')}", "invalid_request") from None
     if wrong := invalid_keywords(topic, policy, model):
         setting, text = next(iter(wrong.items()))
         raise Problem(422, f"{setting}: {text}", "invalid_request")
@@ -312,7 +305,7 @@ def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
     return {setting: Keyword.INHERIT.value if value is None else value for setting, value in given.items()}
 
 
-@router.delete("/{topic}", response_model=PolicyRemoval, summary="Remove a topic's policy", responses=responses(404))
+@router.delete("/{topic}", response_model=Removal, summary="Remove a topic's policy", responses=responses(404))
 async def remove_policy(request: Request, caller: Operator, topic: TopicOrPattern) -> Response:
     """Remove the policy that a topic itself sets, and its pause: it inherits the defaults.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import psycopg
 from fastapi import APIRouter, Request
@@ -41,11 +41,15 @@ from pgrouse.web.v1.model import (
     PathId,
     RequestModel,
     ResponseModel,
+    Rule,
+    RuledModel,
     Text,
     Timestamp,
     TopicOrPattern,
     Wait,
+    at_most_one,
     example,
+    given,
     members_of,
 )
 from pgrouse.web.v1.response import ApiResponse, encrypted, raw
@@ -127,7 +131,36 @@ ALLOWED_FIELDS = {
 }
 
 
-class SettleRequest(RequestModel):
+def _misplaced(body: SettleRequest) -> str | None:
+    given_to_others = body.model_fields_set - {"id", "claim_id", "outcome"} - ALLOWED_FIELDS[body.outcome]
+    if given_to_others:
+        return f"{min(given_to_others)} is not for {body.outcome}"
+    if body.outcome is SettleKind.WAIT and body.event is None:
+        return "event is missing: name the event that the message waits for"
+    return None
+
+
+def _only_with(outcome: SettleKind, allowed: set[str]) -> dict[str, Any]:
+    """Return the JSON Schema of the members that an outcome may have."""
+    others = set().union(*ALLOWED_FIELDS.values()) - allowed
+    then: dict[str, Any] = {"properties": dict.fromkeys(sorted(others), False)}
+    if outcome is SettleKind.WAIT:
+        then = {"allOf": [then, given("event")]}
+    return {"if": {"properties": {"outcome": {"const": outcome.value}}}, "then": then}
+
+
+OF_OUTCOME = Rule({"allOf": [_only_with(*each) for each in ALLOWED_FIELDS.items()]}, _misplaced)
+PAUSES_UNTIL = Rule(
+    {"if": given("pause"), "then": {"anyOf": [given("delay"), given("until")]}},
+    lambda body: (
+        "pause was given without delay or until: only operators pause without an end"
+        if body.pause and body.delay is body.until is None
+        else None
+    ),
+)
+
+
+class SettleRequest(RuledModel):
     """How an attempt ended.
 
     It is `complete`; `retry` while attempts are left, or `expire`, the same when it ran too long; `reject` or `fail`
@@ -135,6 +168,7 @@ class SettleRequest(RequestModel):
     """
 
     model_config = example(outcome="complete", output={"ok": True})
+    rules: ClassVar[tuple[Rule, ...]] = (OF_OUTCOME, at_most_one("delay", "until"), PAUSES_UNTIL)
 
     claim_id: Id
     outcome: SettleKind
@@ -160,19 +194,6 @@ class SettleRequest(RequestModel):
     """For wait_for_event: the event. The message comes back with it, or when the time is over."""
     event_number: int | None = Field(default=None, ge=1, le=1000)
     """For wait_for_event: how many waits for an event of this name have begun, with this one; 1 unless given."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> SettleRequest:
-        given = self.model_fields_set - {"id", "claim_id", "outcome"}
-        if wrong := sorted(given - ALLOWED_FIELDS[self.outcome]):
-            raise ValueError(f"{wrong[0]} is not for {self.outcome}")
-        if {"delay", "until"} <= given:
-            raise ValueError("delay and until were both given: use one of them")
-        if self.outcome is SettleKind.WAIT and self.event is None:
-            raise ValueError("event is missing: name the event that the message waits for")
-        if self.pause and not {"delay", "until"} & given:
-            raise ValueError("pause was given without delay or until: only operators pause without an end")
-        return self
 
     def value(self, field: str) -> Any:
         """Return what it says of a field of a Settlement; JSON is text."""
