@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from pgrouse.errors import InvalidMessage
 from pgrouse.publishing.new_message import to_columns
+from pgrouse.web.v1.alert import NewSilence
 from pgrouse.web.v1.dead import RedriveRequest
 from pgrouse.web.v1.message import EditRequest
 from pgrouse.web.v1.model import RequestModel
@@ -37,6 +38,7 @@ TRIED: list[tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = [
     (RedriveRequest, {}, {"ids": [1], "filter": {}, "force": True}),
     (PauseRequest, {}, {"resume_in": 1, "until": AT, "reason": "r"}),
     (EditRequest, {}, {"payload": 1, "headers": {}, "expected_md5": "0" * 32}),
+    (NewSilence, {}, {"kind": "k", "topic": "t", "error_fingerprint": "f", "ends_in": 1, "until": AT}),
     (ScheduleChangeRequest, {}, dict.fromkeys(ScheduleChangeRequest.model_fields)),
 ]
 
@@ -126,7 +128,9 @@ def _is_value(model: type[BaseModel], body: dict[str, Any], name: str, value: An
         ("/v1/dead/redrive", {}, "body: give either ids or filter"),
         ("/v1/dead/requeue", {"ids": []}, "body.ids: must have at least 1 items"),
         ("/v1/claim", {"topics": "t"}, 'body.topics: expected a list like ["a", "b"]'),
+        ("/v1/alerts/replay", {"id": "7"}, "body.id: expected an id like"),
         ("/v1/schedules", {"name": "s", "topic": "t", "cron": ""}, "body.cron: must have at least 1 characters"),
+        ("/v1/silences", {"ends_in": "1h"}, "body: give kind, topic or error_fingerprint"),
     ],
 )
 def test_an_invalid_body_is_refused_in_our_own_words(http: httpx.Client, path: str, body: Any, detail: str) -> None:

@@ -34,6 +34,7 @@ VALUES = {
     "subscriber": "no.such.subscriber",
     "message_id": "999999999",
     "batch_id": "999999999",
+    "silence_id": "999999999",
     "name": "no-such-schedule",
     "task": "purge",
 }

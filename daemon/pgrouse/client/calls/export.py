@@ -22,7 +22,14 @@ class OpenExport:
 
 @dataclass(frozen=True, slots=True)
 class ExportStatus:
-    """A row of `messages.list_exports`."""
+    """A row of `messages.list_exports`.
+
+    Attributes:
+        lake: where it writes to.
+        advanced_at: when it last moved on; None: never.
+        oldest_at: when the first message ended that it has not read; None: it has read everything.
+        held_since: since when the retention waits for it; None: it does not.
+    """
 
     name: str
     lake: str

@@ -19,7 +19,8 @@ INCIDENTS = """
          i.first_message_id, i.last_message_id, i.sample_error, i.fix, clock_timestamp() - i.last_at AS age
   FROM messages.alert_incident AS i
   CROSS JOIN LATERAL (SELECT messages.silenced_until(i.kind, i.topic, i.error_fingerprint) AS until) AS silenced
-  WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(over)s OR i.state <> 'over')"""
+  WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(over)s OR i.state <> 'over')
+    AND (%(regexps)s::text[] IS NULL OR i.topic ~ ANY (%(regexps)s))"""
 UNDELIVERED = b"""
   SELECT count(*) AS count, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s
   FROM (
@@ -33,9 +34,22 @@ class Incident:
     """What one sink was told, or is told next, about one group of alerts.
 
     Attributes:
+        sink: the name of the sink.
+        kind: dead_message, breaker, or the kind of a condition.
         severity: page or ticket.
         state: firing, silenced, resolved or over.
+        count: how many alerts it has.
         pending: how many alerts were not sent yet.
+        silenced: how many of them were silenced.
+        notifications: how many times the sink was told.
+        notified_at: when the sink was told last.
+        escalated_at: when it was sent as a page, because it lasted.
+        due_at: when the sink is told next.
+        first_at: when the first alert was.
+        last_at: when the last alert was.
+        first_message_id: the message of the first alert.
+        last_message_id: the message of the last alert.
+        fix: what to do.
         age: how long ago the last alert was.
     """
 
@@ -67,7 +81,16 @@ class SinkRecord:
     """A sink, and whether alerts reach it.
 
     Attributes:
+        type: what kind of sink it is, as the configuration calls it.
         state: ok, failing or no deliverer.
+        held_by: the process that delivers to it.
+        delivered_at: when it last took an alert.
+        failing_since: since when it takes none.
+        failures: how many times in a row it took none.
+        last_error: what it answered then, without its secrets.
+        waiting: how many alerts wait for it.
+        waiting_since: when the oldest of them was written.
+        abandoned: how many alerts it never took.
         age: how long ago the last delivery was.
     """
 
@@ -88,7 +111,16 @@ class SinkRecord:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A silence. ends_in: when it ends."""
+    """A silence.
+
+    Attributes:
+        kind: dead_message, breaker, or the kind of a condition; None: every kind.
+        topic: a topic, or a pattern in which `*` stands for any characters; None: every topic.
+        until: when it ends.
+        created_at: when it was added.
+        created_by: who added it.
+        ends_in: when it ends.
+    """
 
     id: int
     kind: str | None
@@ -154,11 +186,19 @@ THRESHOLDS = TOPIC_THRESHOLDS | {
 COUNTS = ("dead_per_hour", "min_workers")
 
 
-def find_incidents(sink: str | None = None, *, over: bool, most: int) -> Call[list[Incident]]:
-    """Read what the sinks were told, the latest first; over: also what is over."""
-    return query_call(
-        INCIDENTS, Incident, "ORDER BY f.last_at DESC, f.sink LIMIT %(most)s", sink=sink, over=over, most=most
-    )
+def find_incidents(
+    sink: str | None = None, *, over: bool, most: int, regexps: list[str] | None = None
+) -> Call[list[Incident]]:
+    """Read what the sinks were told, the latest first.
+
+    Args:
+        sink: only this one.
+        over: also what is over.
+        most: how many at most.
+        regexps: only of topics that match one of these.
+    """
+    clauses = "ORDER BY f.last_at DESC, f.sink LIMIT %(most)s"
+    return query_call(INCIDENTS, Incident, clauses, sink=sink, over=over, most=most, regexps=regexps)
 
 
 def find_sinks() -> Call[list[SinkRecord]]:

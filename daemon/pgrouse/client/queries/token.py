@@ -27,6 +27,13 @@ class StoredToken:
     """A token, without its secret.
 
     Attributes:
+        roles: some of viewer, publisher, worker and operator.
+        topics: names, patterns, or beginnings that end with `*`.
+        created_at: when it was created.
+        created_by: who created it.
+        expires_at: when it expires; None: never.
+        last_used_at: when it was last used, exact to five minutes.
+        revoked_at: when it was revoked; None: it was not.
         state: good, expired or revoked.
         used: how long ago.
         expires: how long ago; negative if that is to come.

@@ -81,13 +81,17 @@ KINDS = {
 
 
 async def read_problems(conn: Connection, caller: Caller) -> list[Row]:
-    """Return the problems that the caller may see, the worst first.
+    """Return the problems that the caller may see, as pages show them."""
+    return [row | _presentation(row) for row in await read_conditions(conn, caller)]
+
+
+async def read_conditions(conn: Connection, caller: Caller) -> list[Row]:
+    """Return the open conditions that the caller may see, the worst first.
 
     They are those of a topic, and with all topics those of the fleet.
     """
-    rows = await read_rows(conn, open_conditions())
-    visible = [row for each in rows if (row := _visible(caller, each)) is not None]
-    return [row | _presentation(row) for row in visible]
+    rows = await read_rows(conn, open_conditions(caller.topics))
+    return [row for each in rows if (row := _visible(caller, each)) is not None]
 
 
 def kind_name(kind: str) -> str:

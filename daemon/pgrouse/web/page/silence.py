@@ -1,4 +1,4 @@
-"""Silences of alerts, as forms of the dashboard add and end them."""
+"""Silences of alerts: who may add, see and end them, and how forms of the dashboard say it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ from fastapi import Request
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.monitoring import alert
-from pgrouse.client.queries.alert import find_silence, find_silences
+from pgrouse.client.queries.alert import Silence, find_silence, find_silences
 from pgrouse.config import duration
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write, writing
+from pgrouse.web.access.database_pool import Connection, run_write, writing
 from pgrouse.web.access.security import check_permission
 from pgrouse.web.http.problem import Problem
 
 MAX_SILENCE = timedelta(days=30)
 
 
-async def read_silences(conn: Connection, caller: Caller) -> list[Row]:
+async def read_silences(conn: Connection, caller: Caller) -> list[Silence]:
     """Return the active silences that concern only topics of the caller, those that end first first."""
-    return [row for row in await read_rows(conn, find_silences()) if _may_operate(caller, Role.VIEWER, row["topic"])]
+    return [each for each in await run_async(conn, find_silences()) if caller.may(Role.VIEWER, _scope(each.topic))]
 
 
-def _may_operate(caller: Caller, role: Role, topic: str | None) -> bool:
-    """Return whether a caller has a role for a silence.
+def _scope(topic: str | None) -> str | None:
+    """Return the topic that a silence concerns; None: topics of others too, as for a pattern or no topic."""
+    return topic if topic and "*" not in topic else None
 
-    A silence for a pattern, or for no topic, concerns topics of others.
+
+def check_silenced(caller: Caller, role: Role, topic: str | None) -> None:
+    """Check that a caller has a role for what a silence of this topic concerns.
+
+    Raises:
+        Problem: 403.
     """
-    return caller.may(role, topic if topic and "*" not in topic else None)
+    check_permission(caller, role, _scope(topic))
 
 
 async def add_silence(
@@ -48,7 +54,7 @@ async def add_silence(
     """
     if not (kind or topic or fingerprint):
         raise Problem(422, "choose a kind, a topic or a fingerprint; the topic * is every topic", "invalid_silence")
-    check_permission(caller, Role.OPERATOR, topic if topic and "*" not in topic else None)
+    check_silenced(caller, Role.OPERATOR, topic)
     wanted = _read_time(lasts)
     call = alert.silence(kind, topic, fingerprint, wanted, reason=reason.strip() or None)
     await run_write(request, caller, call)
@@ -64,8 +70,8 @@ def _read_time(lasts: str) -> timedelta:
     return wanted
 
 
-async def end_silence(request: Request, caller: Caller, silence_id: int) -> None:
-    """End a silence.
+async def end_silence(request: Request, caller: Caller, silence_id: int) -> bool:
+    """End a silence; return whether it had not ended before.
 
     Raises:
         Problem: 403, it concerns topics of others; 404, there is none.
@@ -75,11 +81,11 @@ async def end_silence(request: Request, caller: Caller, silence_id: int) -> None
         if found is None:
             raise Problem(404, f"there is no silence {silence_id}", "not_found")
         # The refusal does not name the topic: those of others are not shown.
-        if not _may_operate(caller, Role.OPERATOR, found.topic):
+        if not caller.may(Role.OPERATOR, _scope(found.topic)):
             raise Problem(
                 403,
                 f"{caller.name} does not have the role operator for all topics of silence {silence_id}",
                 "forbidden",
                 needs="operator",
             )
-        await run_async(conn, alert.unsilence(silence_id))
+        return await run_async(conn, alert.unsilence(silence_id))

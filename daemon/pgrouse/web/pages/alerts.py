@@ -33,11 +33,10 @@ Text = Annotated[str, Form(max_length=300)]
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the alerts of the topics that the caller may see; the sinks only for callers of all topics."""
-    alerts = await read_rows(conn, find_incidents(over=subject == ALL, most=MAX_READ))
-    visible = [row for row in alerts if caller.may(Role.VIEWER, row["topic"])]
+    alerts = await read_rows(conn, find_incidents(over=subject == ALL, most=MAX_READ, regexps=caller.regexps))
     return {
         "alerts": sorted(
-            _by_incident(visible)[:MAX_ALERTS], key=lambda row: (STATES.index(row["state"]), row["severity"])
+            _by_incident(alerts)[:MAX_ALERTS], key=lambda row: (STATES.index(row["state"]), row["severity"])
         ),
         "sinks": await read_rows(conn, find_sinks()) if caller.sees_all else [],
         "silences": await read_silences(conn, caller),

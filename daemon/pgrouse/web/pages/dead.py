@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
+from pgrouse.client.queries.alert import Silence
 from pgrouse.client.redrive import bound_of_a_topic
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading, writing
@@ -117,7 +118,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     bound = bound_of_a_topic(len(topics), LOOKED_AT, *LOOKED_AT_OF_A_TOPIC)
     found = await read_rows(conn, calls.dead_groups(chosen.since, chosen.topic or None, bars=BARS, bound=bound))
     groups = chosen.apply([row for row in found if caller.sees(row["topic"]) and _is_left(row)])
-    silences = [each for each in await read_silences(conn, caller) if each["kind"] in (None, "dead_message")]
+    silences = [each for each in await read_silences(conn, caller) if each.kind in (None, "dead_message")]
     for group in groups[:MAX_GROUPS]:
         group["fingerprint"] = group["error_fingerprint"]
         group["silence"] = next((each for each in silences if _matches(each, group)), None)
@@ -135,8 +136,8 @@ def _is_left(group: Row) -> bool:
     return bool(group["at_least"] or group["redriven"] < group["count"])
 
 
-def _matches(silence: Row, group: Row) -> bool:
-    topic, fingerprint = silence["topic"], silence["error_fingerprint"]
+def _matches(silence: Silence, group: Row) -> bool:
+    topic, fingerprint = silence.topic, silence.error_fingerprint
     return (topic is None or _like(topic, group["topic"])) and fingerprint in (None, group["fingerprint"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from pgrouse.web.v1 import (
+    alert,
     batch,
     dead,
     event,
@@ -31,6 +32,7 @@ ROUTERS: list[APIRouter] = [
     subscription.router,
     threshold.router,
     schedule.router,
+    alert.router,
     system.router,
     openapi.router,
 ]

@@ -1,4 +1,4 @@
-"""The system as a whole: workers, statistics, maintenance, doctor, audit."""
+"""The system as a whole: workers, statistics, maintenance, doctor, audit, tokens, exports."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pydantic import Field
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls import maintenance
+from pgrouse.client.calls import export, maintenance, web
+from pgrouse.client.calls.export import ExportStatus
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.client.calls.processing import worker
 from pgrouse.client.queries.audit import AuditedAction, find_actions
+from pgrouse.client.queries.token import StoredToken, find_tokens
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.doctor.finding import Finding
 from pgrouse.web.access.caller import Role
@@ -20,13 +22,16 @@ from pgrouse.web.access.database_pool import reading, run_read, run_write, writi
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.message_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     CursorQuery,
+    FleetName,
     Label,
     Limit,
+    Removal,
     RequestModel,
     ResponseModel,
     TimestampText,
@@ -140,6 +145,41 @@ class DoctorReport(ResponseModel):
 
     at: TimestampText
     findings: list[DoctorFinding]
+
+
+@members_of(StoredToken, without=("used", "expires"))
+class TokenInfo(ResponseModel):
+    """A token, without its secret."""
+
+    model_config = example(name="ci", roles=["viewer"], topics=["orders.*"], state="good")
+
+
+class TokenList(ResponseModel):
+    """The tokens, ordered by name."""
+
+    tokens: list[TokenInfo]
+    """Also those that have expired or were revoked."""
+
+
+class TokenRevocation(ResponseModel):
+    """Whether the token was valid before."""
+
+    was_good: bool
+    """False: it had expired, or was revoked before."""
+
+
+@members_of(ExportStatus)
+class ExportInfo(ResponseModel):
+    """An export of the archive, and whether the retention waits for it."""
+
+    model_config = example(name="orders", lake="/lake/orders", advanced_at="2027-01-31T07:59:00+00:00")
+
+
+class ExportList(ResponseModel):
+    """The exports, ordered by name."""
+
+    exports: list[ExportInfo]
+    """The exports."""
 
 
 class AuditPage(ResponseModel):
@@ -270,3 +310,46 @@ async def list_audit_entries(
     found = await run_read(request, call)
     end = cursor.encode_end("audit", [each.id for each in found], limit)
     return ApiResponse({"entries": list(map(AuditEntry.of, found)), "next": end})
+
+
+@router.get("/tokens", response_model=TokenList, tags=["tokens"], summary="List tokens")
+async def list_tokens(request: Request, caller: Viewer) -> Response:
+    """List the tokens, without their secrets. It needs the role for all topics."""
+    check_permission(caller, Role.VIEWER)
+    found = await run_read(request, find_tokens())
+    return ApiResponse({"tokens": list(map(TokenInfo.of, found))})
+
+
+@router.post(
+    "/tokens/{name}/revoke",
+    response_model=TokenRevocation,
+    tags=["tokens"],
+    summary="Revoke a token",
+    responses=responses(404),
+)
+async def revoke_token(request: Request, caller: Operator, name: FleetName) -> Response:
+    """End a token, and the sessions that were opened with it. It needs the role for all topics.
+
+    Servers notice it within two seconds.
+    """
+    check_permission(caller, Role.OPERATOR)
+    return ApiResponse({"was_good": await run_write(request, caller, web.revoke_token(name))})
+
+
+@router.get("/exports", response_model=ExportList, tags=["exports"], summary="List exports")
+async def list_exports(request: Request, caller: Viewer) -> Response:
+    """List the exports of the archive. It needs the role for all topics."""
+    check_permission(caller, Role.VIEWER)
+    found = await run_read(request, export.list_exports())
+    return ApiResponse({"exports": list(map(ExportInfo.of, found))})
+
+
+@router.delete(
+    "/exports/{name}", response_model=Removal, tags=["exports"], summary="Delete an export", responses=responses(404)
+)
+async def delete_export(request: Request, caller: Operator, name: FleetName) -> Response:
+    """Forget an export, so that the retention does not wait for it. It needs the role for all topics."""
+    check_permission(caller, Role.OPERATOR)
+    if not await run_write(request, caller, export.delete_export(name)):
+        raise Problem(404, f"there is no export {name}", "not_found")
+    return ApiResponse({"removed": name})

@@ -24,7 +24,17 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class OpenCondition:
-    """A row of `messages.open_conditions`."""
+    """A row of `messages.open_conditions`.
+
+    Attributes:
+        kind: what is wrong, like no_worker.
+        severity: page or ticket.
+        topic: the topic that it is about; None: it is about none.
+        since: when it began.
+        count: how many messages it is about; None: it is not about messages, or they were not counted yet.
+        what: what is wrong, as a sentence.
+        fix: what to do.
+    """
 
     kind: str
     severity: str

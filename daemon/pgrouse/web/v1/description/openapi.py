@@ -40,6 +40,9 @@ TAGS = {
     "schedules": "Messages that are published by cron expressions.",
     "workers": "The processes that work messages.",
     "stats": "Counts of the whole queue, and the doctor.",
+    "alerts": "What is wrong now, who was told, and what silences alerts.",
+    "tokens": "Who may use this server. Only `pgrouse token add` creates a token.",
+    "exports": "Exports of the archive to a lake.",
     "maintenance": "Run the maintenance by hand.",
     "audit": "Who did what.",
 }
