@@ -14,6 +14,7 @@ from pgrouse import schema_name
 from pgrouse.config.config import load
 from pgrouse.web.access import listen_socket, tokens
 from pgrouse.web.server import WebServer
+from tests.api import described
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 
@@ -71,9 +72,10 @@ class Site:
         return made
 
     def client(self, token: str | None = None, headers: Mapping[str, str] | None = None) -> httpx.Client:
-        """Return a client with these headers; the caller closes it, or the end of the test does."""
+        """Return a client with these headers that checks answers; the caller closes it, or the end of the test does."""
         given = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, timeout=90)
+        hooks = {"response": [described.check]}
+        return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, timeout=90, event_hooks=hooks)
 
 
 def code(answer: httpx.Response) -> str:

