@@ -87,7 +87,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export,
       messages.list_exports, messages.lock_export, messages.unlock_export'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until,
-      messages.conditions, messages.open_conditions, messages.replay_alerts, messages.delete_sink,
+      messages.conditions, messages.open_conditions, messages.incidents, messages.replay_alerts, messages.delete_sink,
       messages.claim_delivery, messages.settle_delivery, messages.alerting_problem, messages.alert_severity'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_threshold'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_schedule, messages.pause_schedule,

@@ -1,9 +1,11 @@
 -- Returns what is wrong now, as far as SQL can see it: [alerts](alerts.md#what-is-reported) lists kinds and thresholds.
 --
--- One cause is reported once: while no worker is alive (`workers_down`), no topic is reported as `no_worker`; and a
--- topic that is, not also as `backlog`. `no_worker` uses the rule of `messages.unhandled_topics`, and has the same
--- limit. To see the transactions of other users, its owner needs `pg_read_all_stats`, which `pgrouse migrate` grants if
--- it has the right to; without it, `snapshot_held` sees only those of its own user.
+-- One cause is reported once. While no worker is alive (`workers_down`), no topic is reported as `no_worker` or
+-- `backlog`; while the breaker of a topic is open (`breaker`), that topic is not reported as one of these or as
+-- `dead_rate`; and a topic that is reported as `no_worker` is not also reported as `backlog`. `no_worker` uses the rule
+-- of `messages.unhandled_topics`, and has the same limit. To see the transactions of other users, its owner needs
+-- `pg_read_all_stats`, which `pgrouse migrate` grants if it has the right to; without it, `snapshot_held` sees only
+-- those of its own user.
 --
 -- Result: one row per kind and topic; `topic` NULL = the condition is not about a topic. `since`: when the condition
 -- began; if that time is unknown, when `update_conditions` first saw it. `what` and `fix` are texts for people.
@@ -33,11 +35,14 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT 'workers_down', NULL::text, d.since, d.what, d.fix FROM messages.workers_down() AS d;
-  v_down := FOUND AND NOT EXISTS (SELECT FROM messages.worker_state AS w WHERE w.alive);
+  v_down := EXISTS (SELECT FROM messages.explained_conditions() AS e WHERE e.topic IS NULL);
 
   RETURN QUERY
   SELECT 'listener_degraded', NULL::text,
-         coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'listener_degraded'), v_now),
+         coalesce(
+           (
+             SELECT c.since FROM messages.condition AS c
+             WHERE c.kind = 'listener_degraded' AND c.ended_at IS NULL), v_now),
          format('workers that get no notifications: %s', string_agg(w.name, ', ' ORDER BY w.name)),
          'set database.listen_dsn to a direct connection; until then messages are found by polling'
   FROM messages.worker_state AS w
@@ -82,7 +87,8 @@ BEGIN
               'messages of %s have been ready for more than %s', v_topic, messages.format_interval(v_own.backlog_age)),
             format(
               'add workers or concurrency, or see what delays them: `pgrouse topic show %s`, `pgrouse explain ID`',
-              v_topic);
+              v_topic)
+          WHERE NOT v_down;
         ELSE
       END CASE;
     END IF;
@@ -91,7 +97,7 @@ BEGIN
   RETURN QUERY
   SELECT c.kind, c.topic, c.since, c.what, c.fix
   FROM messages.condition AS c
-  WHERE (c.kind = 'backlog' OR c.kind = 'no_worker' AND NOT v_down)
+  WHERE c.ended_at IS NULL AND c.kind IN ('backlog', 'no_worker') AND NOT v_down
     AND (
       c.topic <= p_after COLLATE "C"
         OR cardinality(v_topics) >= p_limit AND c.topic > v_topics[cardinality(v_topics)] COLLATE "C");
@@ -127,24 +133,18 @@ BEGIN
   RETURN QUERY
   SELECT 'dead_rate', d.topic,
          coalesce(
-           (SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
+           (
+             SELECT c.since FROM messages.condition AS c
+             WHERE c.kind = 'dead_rate' AND c.topic = d.topic AND c.ended_at IS NULL), v_now),
          format('more than %s messages of %s died in an hour', d.threshold, d.topic),
          format(
            'see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic,
            d.topic)
-  FROM (
-    -- Only topics that have lost this many in the steps of this hour are looked at, a step more than an hour. What was
-    -- redriven, or is silenced, does not count.
-    SELECT t.topic, t.threshold
-    FROM (
-      SELECT c.topic, sum(c.count - c.redriven) AS count,
-             coalesce(min(own.dead_per_hour), v_threshold.dead_per_hour) AS threshold
-      FROM messages.dead_count AS c
-      LEFT JOIN messages.alert_threshold AS own ON own.topic = c.topic
-      WHERE c.died_at > v_now - interval '70 minutes'
-      GROUP BY c.topic) AS t
-    WHERE t.count > t.threshold) AS d
-  WHERE d.threshold > 0 AND EXISTS (
+  -- What was redriven, or is silenced, does not count.
+  FROM messages.dead_rates() AS d
+  WHERE d.topic NOT IN (
+    SELECT e.topic FROM messages.explained_conditions() AS e WHERE e.kind = 'dead_rate'
+  ) AND EXISTS (
     SELECT FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C"
       AND a.archived_at > v_now - interval '1 hour'

@@ -58,7 +58,7 @@ BEGIN
   WITH reported AS (
     SELECT i.*, messages.alert_severity(i.kind) AS severity, c.count AS messages, coalesce(c.since, i.first_at) AS since
     FROM messages.alert_incident AS i
-    LEFT JOIN messages.condition AS c ON c.kind = i.kind AND c.topic = coalesce(i.topic, '')
+    LEFT JOIN messages.condition AS c ON c.kind = i.kind AND c.topic = coalesce(i.topic, '') AND c.ended_at IS NULL
     WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
   ), shown AS (
     SELECT t.* FROM reported AS t

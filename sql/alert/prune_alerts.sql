@@ -1,6 +1,6 @@
 -- Delete alerts: delivered ones after a week, undelivered ones after the default retention of the archive.
--- Also deletes sent notifications and closed incidents after a week, silences a month after their end, and sinks
--- without a delivery for a month.
+-- Also deletes sent notifications, closed incidents and conditions that ended after a week, silences a month after their
+-- end, and sinks without a delivery for a month.
 -- Called by: purge. Bounded: it checks the p_limit oldest of each. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_alerts(p_limit integer DEFAULT 1000)
 RETURNS bigint
@@ -27,6 +27,10 @@ BEGIN
   WHERE (i.sink, i.grouped) IN (
     SELECT o.sink, o.grouped FROM messages.alert_incident AS o
     WHERE o.state = 'over' AND o.last_at < v_week LIMIT p_limit);
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  v_all := v_all + v_did;
+  DELETE FROM messages.condition AS c
+  WHERE c.id IN (SELECT o.id FROM messages.condition AS o WHERE o.ended_at < v_week LIMIT p_limit);
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.silence AS s WHERE least(s.ended_at, s.until) < v_now - interval '30 days';

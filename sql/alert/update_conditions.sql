@@ -1,5 +1,6 @@
 -- Evaluates the `messages.conditions`, stores them with the number of their messages in `messages.condition`, and
--- raises one alert when a condition begins and one when it ends, as rows of `messages.alert`. A listener counts as
+-- raises one alert when a condition begins and one when it ends, as rows of `messages.alert`. One that a wider problem
+-- explains now has not ended: it goes on, or ends, when that is over. A listener counts as
 -- degraded when it has been degraded for `listener_for`; a breaker raises its own alerts. A call checks what waits in
 -- at most `p_limit` topics; the next call continues behind them.
 --
@@ -26,6 +27,8 @@ BEGIN
   WITH wrong AS MATERIALIZED (
     SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix
     FROM messages.conditions(v_after, p_limit) AS c
+  ), explained AS MATERIALIZED (
+    SELECT e.* FROM messages.explained_conditions() AS e
   ), counted AS MATERIALIZED (
     SELECT c.* FROM messages.count_conditions((
       SELECT array_agg(CASE w.kind WHEN 'workers_down' THEN '*' ELSE w.topic END)
@@ -43,7 +46,7 @@ BEGIN
     FROM wrong AS w
     LEFT JOIN counted AS c ON c.topic = w.topic
     ORDER BY w.kind, w.topic
-    ON CONFLICT (kind, topic) DO UPDATE
+    ON CONFLICT (kind, topic) WHERE ended_at IS NULL DO UPDATE
     SET count = excluded.count, what = excluded.what, fix = excluded.fix,
         since = CASE WHEN k.kind = 'breaker' THEN excluded.since ELSE k.since END,
         notified_at = coalesce(
@@ -52,8 +55,11 @@ BEGIN
       OR (k.notified_at IS NULL AND k.since <= v_now - v_hold AND k.kind <> 'breaker')
     RETURNING k.*
   ), gone AS (
-    DELETE FROM messages.condition AS k
-    WHERE NOT EXISTS (SELECT FROM wrong AS w WHERE w.kind = k.kind AND w.topic = k.topic)
+    UPDATE messages.condition AS k
+    SET ended_at = v_now
+    WHERE k.ended_at IS NULL AND NOT EXISTS (SELECT FROM wrong AS w WHERE w.kind = k.kind AND w.topic = k.topic)
+      AND NOT EXISTS (
+        SELECT FROM explained AS e WHERE e.kind = k.kind AND coalesce(e.topic, k.topic) = k.topic)
     RETURNING k.*
   ), raised AS (
     INSERT INTO messages.alert (kind, topic, result, sample_error, fix, raised_at)

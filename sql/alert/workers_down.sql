@@ -46,7 +46,8 @@ BEGIN
     WHERE w.state = 'silent' ORDER BY w.seen_at DESC, w.name LIMIT 5) AS s;
   RETURN QUERY SELECT
     coalesce(
-      (SELECT c.since FROM messages.condition AS c WHERE c.kind = 'workers_down'), v_seen_at, messages.now()),
+      (SELECT c.since FROM messages.condition AS c WHERE c.kind = 'workers_down' AND c.ended_at IS NULL),
+      v_seen_at, messages.now()),
     concat_ws(
       ': ',
       CASE

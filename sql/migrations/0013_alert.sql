@@ -119,18 +119,22 @@ CREATE TABLE messages.silence (
 );
 CREATE INDEX silence_until ON messages.silence (until) WHERE ended_at IS NULL;
 
--- The conditions that hold at this moment, and since when. count: how many messages it is about, NULL = it is not about
--- messages, or not counted yet. notified_at: when an alert was raised for it; a breaker raises its own.
+-- The conditions that hold at this moment, and those that ended in the last week. count: how many messages it is about,
+-- of one that ended when it was last counted; NULL = it is not about messages, or not counted yet. notified_at: when an
+-- alert was raised for it; a breaker raises its own.
 CREATE TABLE messages.condition (
-  kind    text        NOT NULL,
-  topic   text        COLLATE "C" NOT NULL DEFAULT '',
-  since   timestamptz NOT NULL,
-  count   bigint,
-  what    text        NOT NULL,
-  fix    text        NOT NULL,
-  notified_at timestamptz,
-  PRIMARY KEY (kind, topic)
+  id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind        text        NOT NULL,
+  topic       text        COLLATE "C" NOT NULL DEFAULT '',
+  since       timestamptz NOT NULL,
+  ended_at    timestamptz,
+  count       bigint,
+  what        text        NOT NULL,
+  fix         text        NOT NULL,
+  notified_at timestamptz
 ) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX condition_open ON messages.condition (kind, topic) WHERE ended_at IS NULL;
+CREATE INDEX condition_ended ON messages.condition (ended_at) WHERE ended_at IS NOT NULL;
 
 -- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 switches
 -- the threshold off.

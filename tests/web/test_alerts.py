@@ -50,6 +50,30 @@ def test_an_alert_shows_its_error_and_is_silenced_in_its_row(visitor: Visitor, q
     expect(row.locator(".badge")).to_have_text("firing")
 
 
+def test_an_incident_stays_with_its_begin_end_and_messages_when_a_redrive_has_ended_it(
+    visitor: Visitor, queue: Queue
+) -> None:
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 3 WHERE topic = '*'")
+    ids = queue.publish_many(4, "mail")
+    queue.settle("fail", queue.claim("mail"), ["boom"] * 4)
+    queue.call("update_conditions")
+    page = visitor.open("/alerts")
+    row = page.locator("#alerts tbody tr")
+    expect(row).to_contain_text("Many dead in mail")
+    expect(row.locator(".badge.bad")).to_have_text("firing")
+    is_live(page)
+
+    queue.rows("SELECT FROM messages.redrive(%s)", [ids])
+
+    expect(page.locator("#alerts .empty")).to_contain_text("No alerts")
+    queue.call("update_conditions")
+    page.get_by_role("link", name="All").click()
+    expect(row.locator(".badge")).to_have_text("over")
+    expect(row.locator("td[data-label=Began]")).to_contain_text("ended")
+    row.get_by_role("link", name="4 of many dead mail").click()
+    expect(page.locator("#found tbody tr")).to_have_count(4)
+
+
 def test_a_silence_is_added_by_the_form_and_a_wrong_one_is_refused(visitor: Visitor, queue: Queue) -> None:
     visitor.expected = ["422"]
     page = visitor.open("/alerts")

@@ -92,17 +92,25 @@ def test_no_topic_is_reported_beside_it(queue: Queue) -> None:
     assert [row.kind for row in queue.rows("SELECT kind FROM messages.conditions()")] == ["workers_down"]
 
 
-def test_topics_that_were_reported_before_are_replaced_by_it(queue: Queue) -> None:
-    start(queue, "w", "a")
+def test_topics_that_were_reported_before_are_explained_by_it_and_not_resolved(queue: Queue) -> None:
+    start(queue, "w", "a", "slow")
     queue.publish("orphan", wait="-1 hour")
+    queue.publish("slow", wait="-1 hour")
     queue.call("update_conditions")
     kill(queue, "w")
     queue.call("update_conditions")
 
-    raised = [tuple(row) for row in queue.rows("SELECT kind, topic, result FROM messages.alert ORDER BY id")]
+    def raised() -> list[tuple[str, str | None, str]]:
+        return [tuple(row) for row in queue.rows("SELECT kind, topic, result FROM messages.alert ORDER BY id")]
 
-    assert raised[:1] == [("no_worker", "orphan", "begun")]
-    assert sorted(raised[1:], key=str) == [("no_worker", "orphan", "ended"), ("workers_down", None, "begun")]
+    begun = [("backlog", "slow", "begun"), ("no_worker", "orphan", "begun"), ("workers_down", None, "begun")]
+    assert raised() == begun
+    assert problems(queue) == [("workers_down", None)]
+    queue.call("purge_topic", "slow")
+    start(queue, "new", "a")
+    queue.call("update_conditions")
+    assert problems(queue) == [("no_worker", "orphan")]
+    assert sorted(raised()[3:], key=str) == [("backlog", "slow", "ended"), ("workers_down", None, "ended")]
 
 
 def test_a_queue_that_never_had_a_worker_misses_none_until_messages_wait_for_a_minute(queue: Queue) -> None:
@@ -280,7 +288,7 @@ def test_names_of_topics_restrict_the_rest_and_not_this(queue: Queue) -> None:
     for topic in ("a.one", "a.two", "b_1", "bx1"):
         queue.publish(topic, wait="-1 hour")
     queue.call("update_conditions")
-    kill(queue, "w")
+    require(queue, 2)
 
     def of(*topics: str) -> list[Any]:
         return [row.topic for row in queue.rows("SELECT * FROM messages.open_conditions(%s)", [list(topics)])]

@@ -1,14 +1,16 @@
-"""Alerts: what was raised, the sinks that it is sent to, and what is silenced."""
+"""Alerts: the incidents, the sinks that they are sent to, and what is silenced."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from datetime import timedelta
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
+from pgrouse.alerts.notice import dashboard_path
 from pgrouse.client.calls.monitoring import alert
-from pgrouse.client.queries.alert import find_incidents, find_sinks
+from pgrouse.client.queries.alert import find_sinks
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows, run_write
 from pgrouse.web.access.security import Operator, Viewer, check_permission
@@ -16,28 +18,24 @@ from pgrouse.web.page import view
 from pgrouse.web.page.problems import KINDS, kind_name
 from pgrouse.web.page.silence import add_silence, end_silence, read_silences
 from pgrouse.web.page.view import Context, View
+from pgrouse.web.search.search import Search
 
 router = APIRouter()
 
-MAX_ALERTS = 200
-# Each sink has a row of its own of an alert.
-MAX_READ = 1000
-# The subject of the page that also shows alerts that are over.
+MAX_INCIDENTS = 200
+HOUR = timedelta(hours=1)
+# The subject of the page that also shows incidents that are over.
 ALL = "all"
-# What needs somebody stands first.
-STATES = ("firing", "resolved", "silenced", "over")
 SINK_KINDS = {"ok": "good", "failing": "bad", "no deliverer": "bad"}
 SILENCED_KINDS = [("", "any kind"), *((kind, kind_name(kind)) for kind in ("dead_message", *KINDS))]
 Text = Annotated[str, Form(max_length=300)]
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
-    """Read the alerts of the topics that the caller may see; the sinks only for callers of all topics."""
-    alerts = await read_rows(conn, find_incidents(over=subject == ALL, most=MAX_READ, regexps=caller.regexps))
+    """Read the incidents of the topics that the caller may see; the sinks only for callers of all topics."""
+    found = await read_rows(conn, alert.incidents(subject == ALL, MAX_INCIDENTS))
     return {
-        "alerts": sorted(
-            _by_incident(alerts)[:MAX_ALERTS], key=lambda row: (STATES.index(row["state"]), row["severity"])
-        ),
+        "incidents": [_presentation(row) for row in found if caller.may(Role.VIEWER, row["topic"])],
         "sinks": await read_rows(conn, find_sinks()) if caller.sees_all else [],
         "silences": await read_silences(conn, caller),
         "shows_all": subject == ALL,
@@ -47,36 +45,24 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     }
 
 
-def _by_incident(rows: list[Row]) -> list[Row]:
-    """Return one row for each incident, with what its sinks were told; the latest first, as the rows are.
-
-    Each sink counts from when it first heard of it: the numbers are those of the one that has heard most.
-    """
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("kind", "topic", "result", "error_fingerprint"))
-        found.setdefault(key, []).append(row)
-    return [_merged(each) for each in found.values()]
+def _presentation(row: Row) -> Row:
+    title = f"{row['result']} messages" if row["result"] else kind_name(row["kind"])
+    return row | {"title": title, "messages_path": _messages_path(row)}
 
 
-def _merged(rows: list[Row]) -> Row:
-    told = [row["notified_at"] for row in rows if row["notified_at"] is not None]
-    return rows[0] | {
-        "state": min((row["state"] for row in rows), key=STATES.index),
-        "title": f"{rows[0]['result']} messages" if rows[0]["result"] else kind_name(rows[0]["kind"]),
-        "count": max(row["count"] for row in rows),
-        "pending": max(row["pending"] for row in rows),
-        "first_at": min(row["first_at"] for row in rows),
-        "notified_at": max(told, default=None),
-        "sinks": sorted(row["sink"] for row in rows),
-    }
+def _messages_path(row: Row) -> str:
+    """Return the page that shows what it is about; of one that is over, what ended in its time."""
+    if row["state"] != "over" or row["kind"] not in ("dead_message", "dead_rate", "breaker"):
+        return dashboard_path(row | {"total": row["count"]})
+    times = {"since": (row["began_at"] - HOUR).isoformat(), "until": row["ended_at"].isoformat()}
+    return "/messages?" + Search(topic=row["topic"] or "", state="ended", **times).query()
 
 
 def _state_kind(row: Row) -> str:
     """Return the colour of its state: of one that fires, by its severity."""
     if row["state"] == "firing":
         return "bad" if row["severity"] == "page" else "warn"
-    return "good" if row["state"] == "resolved" else ""
+    return ""
 
 
 VIEW = View("alerts", read_context, parts=("alerts", "sinks", "silences"))

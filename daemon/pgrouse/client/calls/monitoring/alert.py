@@ -46,6 +46,27 @@ class OpenCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """A row of `messages.incidents`."""
+
+    kind: str
+    severity: str
+    topic: str | None
+    result: str | None
+    error_fingerprint: str | None
+    state: str
+    began_at: datetime
+    ended_at: datetime | None
+    count: int | None
+    what: str | None
+    fix: str | None
+    sinks: list[str]
+    unsent: int
+    notified_at: datetime | None
+    first_message_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
     """The row of `messages.claim_delivery`."""
 
@@ -60,8 +81,15 @@ class ClaimedDelivery:
 
 
 @binding
-def open_conditions(topics: Sequence[str] | None = None, limit: int | None = None) -> Call[list[OpenCondition]]:
+def open_conditions(
+    topics: Sequence[str] | None = None, limit: int | None = None, silenced: bool | None = None
+) -> Call[list[OpenCondition]]:
     """List the problems that are open, the worst first: what the last tick found wrong, and what is known at once."""
+
+
+@binding
+def incidents(over: bool | None = None, limit: int | None = None) -> Call[list[IncidentRow]]:
+    """List the incidents, each from its begin to its end, the worst first."""
 
 
 @binding

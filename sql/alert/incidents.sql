@@ -1,0 +1,96 @@
+-- Returns the incidents, each as one row from its begin to its end: the problems of `messages.open_conditions` with
+-- those that are silenced, and the groups of dead messages that sinks were told of. While many messages of a topic die,
+-- or its breaker is open, its dead messages are part of that incident and have no row of their own.
+--
+-- Arguments: `p_over`: also those that ended in the last week. `p_limit`: how many conditions, and how many groups, at
+-- most.
+-- Result: the worst first, those that are over last. `state`: `firing`, `silenced`, or `over` since `ended_at`.
+-- `began_at`, `count`: as of `messages.open_conditions`; of a group, its first death and how many died. A group is over
+-- when all of it was redriven, at once, or when none died for the `group_interval` of its sinks. `what`: a text for
+-- people, of a group the error. `sinks`: which were told, at last at `notified_at`; `unsent`: how many dead messages
+-- they were not told of yet.
+-- Errors: none.
+-- Locks: none.
+-- Cost: a few rows; for a group of which the latest message was redriven, up to all its messages.
+-- Called by: the page of alerts.
+CREATE OR REPLACE FUNCTION messages.incidents(p_over boolean DEFAULT false, p_limit integer DEFAULT 200)
+RETURNS TABLE (
+  kind text, severity text, topic text, result text, error_fingerprint text, state text, began_at timestamptz,
+  ended_at timestamptz, count bigint, what text, fix text, sinks text[], unsent bigint, notified_at timestamptz,
+  first_message_id bigint
+)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  WITH told AS MATERIALIZED (
+    SELECT i.kind, i.topic, i.result, i.error_fingerprint, bool_and(i.state = 'over') AS is_over,
+           min(i.first_at) AS first_at, max(i.last_at) AS last_at, max(i.count) AS count, max(i.pending) AS pending,
+           (array_agg(i.sample_error ORDER BY i.last_at DESC))[1] AS error,
+           array_agg(i.sink ORDER BY i.sink) AS sinks, max(i.notified_at) AS notified_at,
+           min(i.first_message_id) AS first_message_id, max(i.last_message_id) AS last_message_id
+    FROM messages.alert_incident AS i
+    GROUP BY i.kind, i.topic, i.result, i.error_fingerprint
+  ), open AS MATERIALIZED (
+    SELECT o.* FROM messages.open_conditions(p_limit => p_limit, p_silenced => true) AS o
+  ), condition AS (
+    SELECT o.kind, o.topic, o.since, NULL::timestamptz AS ended_at, o.count, o.what, o.fix FROM open AS o
+    UNION ALL
+    (SELECT c.kind, nullif(c.topic, ''), c.since, c.ended_at, c.count, c.what, c.fix
+     FROM messages.condition AS c
+     WHERE p_over AND c.ended_at IS NOT NULL
+     ORDER BY c.ended_at DESC LIMIT p_limit)
+  ), incident AS (
+    SELECT c.kind, c.topic, NULL AS result, NULL AS error_fingerprint, c.since AS began_at, c.ended_at, c.count, c.what,
+           c.fix, t.sinks, 0 AS unsent, t.notified_at, NULL::bigint AS first_message_id
+    FROM condition AS c
+    LEFT JOIN told AS t
+      ON t.kind = c.kind AND t.topic IS NOT DISTINCT FROM c.topic
+      -- What they were told of this one, and not of one before or after it.
+      AND t.last_at >= c.since AND t.first_at <= coalesce(c.ended_at, 'infinity')
+    UNION ALL
+    (SELECT t.kind, t.topic, t.result, t.error_fingerprint, t.first_at, e.at, t.count, t.error, NULL, t.sinks,
+            t.pending, t.notified_at, t.first_message_id
+     FROM told AS t
+     CROSS JOIN LATERAL (
+       SELECT CASE WHEN t.is_over THEN t.last_at ELSE messages.redriven_at(
+         t.topic, t.result, t.error_fingerprint, t.first_at, t.last_message_id) END AS at) AS e
+     WHERE t.kind = 'dead_message' AND (p_over OR e.at IS NULL)
+       AND (t.topic IS NULL OR e.at IS NOT NULL OR NOT EXISTS (
+         SELECT FROM open AS o WHERE o.kind IN ('dead_rate', 'breaker') AND o.topic = t.topic))
+     ORDER BY t.last_at DESC LIMIT p_limit)
+  )
+  SELECT i.kind, messages.alert_severity(i.kind) AS severity, i.topic, i.result, i.error_fingerprint, s.state,
+         i.began_at, i.ended_at, i.count, i.what, i.fix, coalesce(i.sinks, '{}'), i.unsent::bigint, i.notified_at,
+         i.first_message_id
+  FROM incident AS i
+  CROSS JOIN LATERAL (SELECT CASE
+    WHEN i.ended_at IS NOT NULL THEN 'over'
+    WHEN messages.silenced_until(i.kind, i.topic, i.error_fingerprint) IS NOT NULL THEN 'silenced'
+    ELSE 'firing'
+  END AS state) AS s
+  ORDER BY array_position(ARRAY['firing', 'silenced', 'over'], s.state), i.ended_at DESC, i.kind <> 'workers_down',
+           severity, i.began_at DESC, i.kind, i.topic
+$$;
+
+-- Find out when the dead messages of a group were redriven, if all of them were. It looks at all only if the latest one
+-- was redriven. A group of no topic is not looked at.
+-- Called by: incidents. Locks: nothing. Result: when the latest one was redriven; NULL = some were not.
+CREATE OR REPLACE FUNCTION messages.redriven_at(
+  p_topic text, p_result text, p_error_fingerprint text, p_first_at timestamptz, p_latest bigint
+)
+RETURNS timestamptz
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT r.redriven_at
+  FROM messages.redrive_log AS r
+  WHERE r.archived_id = p_latest AND p_topic IS NOT NULL AND NOT EXISTS (
+    SELECT FROM messages.message_archive AS a
+    -- A message is archived at the begin of its transaction, and its alert is raised at the end.
+    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = p_topic COLLATE "C"
+      AND a.archived_at >= p_first_at - interval '10 minutes'
+      AND (p_result IS NULL OR a.result = p_result)
+      AND (p_error_fingerprint IS NULL OR a.error_fingerprint = p_error_fingerprint)
+      AND (SELECT true FROM messages.redrive_log AS l WHERE l.archived_id = a.id LIMIT 1) IS NULL)
+$$;

@@ -1,0 +1,180 @@
+"""Incidents: one row for one cause, from its begin to its end, as all front ends read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.alert.test_conditions import alerts, open_breaker, open_conditions_found
+from tests.sql.queue import Queue, Row
+from tests.sql.sinks import Sink
+
+
+@pytest.fixture(autouse=True)
+def _a_worker(queue: Queue) -> None:
+    queue.call("register_worker", "w", "host", 7, "1.0", ["mail", "elsewhere"], 1)
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 3 WHERE topic = '*'")
+
+
+def die(queue: Queue, count: int, topic: str = "mail", error: str = "boom") -> list[int]:
+    ids = queue.publish_many(count, topic)
+    queue.settle("fail", queue.claim(topic, limit=count), [error] * count)
+    return ids
+
+
+def redrive(queue: Queue, ids: list[int]) -> None:
+    queue.rows("SELECT FROM messages.redrive(%s)", [ids])
+
+
+def stop(queue: Queue) -> None:
+    """Let the breaker of mail open."""
+    queue.conn.execute("DELETE FROM messages.breaker")
+    open_breaker(queue, "mail")
+
+
+def incidents(queue: Queue, *, over: bool = True) -> list[Row]:
+    return queue.rows("SELECT * FROM messages.incidents(%s)", [over])
+
+
+def states(queue: Queue) -> list[tuple[str, str, str | None]]:
+    return [(row.kind, row.state, row.topic) for row in incidents(queue)]
+
+
+def test_an_incident_has_its_begin_count_and_end_and_stays_when_it_is_over(queue: Queue) -> None:
+    queue.publish("orphan", wait="-10 minutes")
+    queue.call("update_conditions")
+    (open_one,) = incidents(queue)
+    queue.later("5 minutes")
+    queue.call("purge_topic", "orphan")
+    queue.call("update_conditions")
+
+    (ended,) = incidents(queue)
+
+    assert (open_one.kind, open_one.state, open_one.severity, open_one.ended_at) == (
+        "no_worker",
+        "firing",
+        "page",
+        None,
+    )
+    assert (ended.state, ended.began_at, ended.count, ended.what) == (
+        "over",
+        open_one.began_at,
+        1,
+        "messages of orphan are ready, and no worker handles the topic",
+    )
+    assert ended.ended_at == queue.value("SELECT ended_at FROM messages.condition")
+    assert incidents(queue, over=False) == []
+    assert open_conditions_found(queue) == []
+
+
+def test_a_condition_that_returns_is_another_incident(queue: Queue) -> None:
+    for _ in range(2):
+        queue.publish("orphan", wait="-10 minutes")
+        queue.call("update_conditions")
+        queue.call("purge_topic", "orphan")
+        queue.call("update_conditions")
+        queue.later("1 minute")
+
+    assert states(queue) == [("no_worker", "over", "orphan")] * 2
+    assert alerts(queue) == [("no_worker", "orphan", "begun"), ("no_worker", "orphan", "ended")] * 2
+
+
+def test_a_redrive_ends_the_many_dead_at_once_and_not_at_the_next_tick(queue: Queue) -> None:
+    ids = die(queue, 4)
+    queue.call("update_conditions")
+    assert open_conditions_found(queue) == [("dead_rate", "page", "mail")]
+
+    redrive(queue, ids)
+
+    assert open_conditions_found(queue) == []
+    queue.call("update_conditions")
+    assert states(queue) == [("dead_rate", "over", "mail")]
+
+
+def test_a_redrive_of_a_group_ends_its_incident_at_once(queue: Queue) -> None:
+    sink = Sink(queue)
+    other, ids = die(queue, 1, error="another"), die(queue, 2)
+    sink.deliver_all()
+    assert [row.count for row in incidents(queue)] == [2, 1]
+
+    redrive(queue, ids[:1])
+    assert {row.state for row in incidents(queue)} == {"firing"}
+    redrive(queue, ids[1:])
+
+    assert [(row.what, row.state, row.count) for row in incidents(queue)] == [
+        ("another", "firing", 1),
+        ("boom", "over", 2),
+    ]
+    (_, over) = incidents(queue)
+    assert over.ended_at == queue.value("SELECT max(redriven_at) FROM messages.redrive_log")
+    die(queue, 1)
+    sink.deliver_all()
+    assert {row.state for row in incidents(queue)} == {"firing"}, "it died again"
+    assert other
+
+
+def test_the_dead_of_an_open_breaker_are_part_of_it(queue: Queue) -> None:
+    queue.policy("mail", breaker={"pause": "10m"})
+    sink = Sink(queue)
+    die(queue, 4)
+    sink.deliver_all()
+    queue.call("update_conditions")
+    stop(queue)
+    queue.call("update_conditions")
+
+    assert open_conditions_found(queue) == [("breaker", "page", "mail")]
+    assert states(queue) == [("breaker", "firing", "mail")]
+    assert [row.code for row in queue.rows("SELECT * FROM messages.examine_conditions() WHERE level <> 'ok'")] == [
+        "breakers"
+    ]
+
+
+def test_what_a_wider_problem_explains_has_not_ended(queue: Queue) -> None:
+    queue.policy("mail", breaker={"pause": "10m"})
+    ids = die(queue, 4)
+    queue.call("update_conditions")
+    stop(queue)
+    queue.call("update_conditions")
+    assert alerts(queue)[1:] == [("dead_rate", "mail", "begun")], "no sink is told that it is resolved"
+
+    queue.conn.execute("UPDATE messages.breaker SET position = 'closed', probe_at = NULL")
+    queue.call("update_conditions")
+    assert open_conditions_found(queue) == [("dead_rate", "page", "mail")]
+    redrive(queue, ids)
+    queue.call("update_conditions")
+
+    assert alerts(queue)[2:] == [("dead_rate", "mail", "ended")]
+
+
+def test_the_groups_of_a_topic_are_part_of_its_many_dead(queue: Queue) -> None:
+    sink = Sink(queue)
+    die(queue, 4)
+    die(queue, 1, "elsewhere")
+    sink.deliver_all()
+    queue.call("update_conditions")
+
+    assert states(queue) == [("dead_rate", "firing", "mail"), ("dead_message", "firing", "elsewhere")]
+
+
+def test_a_silenced_incident_says_so_and_is_no_problem(queue: Queue) -> None:
+    die(queue, 4)
+    queue.call("update_conditions")
+
+    queue.call("silence", "dead_rate", "mail", None, "1 hour")
+
+    assert states(queue) == [("dead_rate", "silenced", "mail")]
+    assert open_conditions_found(queue) == []
+
+
+def test_it_names_the_sinks_that_were_told_and_when(queue: Queue) -> None:
+    for name in ("ops", "pager"):
+        Sink(queue, name).next()
+    queue.publish("orphan", wait="-10 minutes")
+    queue.call("update_conditions")
+    assert [row.sinks for row in incidents(queue)] == [[]]
+
+    for name in ("ops", "pager"):
+        Sink(queue, name).deliver_all()
+
+    (row,) = incidents(queue)
+    assert (row.sinks, row.unsent) == (["ops", "pager"], 0)
+    assert row.notified_at is not None
