@@ -249,7 +249,8 @@ class Top(App[None]):
         self.topics_table.remark = "" if self.order == "name" else f"by {self.order}"
         self.topics_table.show(sorted(self.snapshot.topics, key=ORDERS[self.order]))
         self.workers_table.show(self.snapshot.workers)
-        self.dead_table.show(self.snapshot.dead)
+        if self.snapshot.dead is not None:
+            self.dead_table.show(self.snapshot.dead)
         self._show_charts()
 
     def _show_state(self) -> None:

@@ -96,6 +96,8 @@ class Feed(Thread):
             return self._fail(error)
         self._failures = 0
         self.on_update(snapshot)
+        if snapshot.dead is None:
+            return 0.0
         return max(self.every_s, MAX_READ_SHARE * (time.monotonic() - began))
 
     def _connected(self) -> psycopg.Connection:

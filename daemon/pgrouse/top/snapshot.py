@@ -84,29 +84,30 @@ class ThroughputSeries:
 
 @dataclass(frozen=True)
 class QueueSnapshot:
-    """All of it."""
+    """All of it. dead: None if they were not read yet."""
 
     at: datetime
     database: str
     problems: list[OpenCondition]
     topics: list[TopicRow]
     workers: list[WorkerRow]
-    dead: list[DeadRow]
+    dead: list[DeadRow] | None
     times: ThroughputSeries
 
 
 class SnapshotReader:
     """Reads snapshots.
 
-    The groups of the dead, which cost most, only every few seconds, and a tenth of the time at most.
+    The groups of the dead, which cost most, are left out the first time; then they are read only every few seconds, and
+    a tenth of the time at most.
     """
 
     DEAD_EVERY_S = 5.0
     DEAD_SHARE = 10
 
     def __init__(self) -> None:
-        self._dead: list[DeadRow] = []
-        self._dead_at = -math.inf
+        self._dead: list[DeadRow] | None = None
+        self._dead_at: float | None = None
 
     def read(self, conn: psycopg.Connection, now: float) -> QueueSnapshot:
         """Read one, in one transaction that only reads. now: the monotonic clock."""
@@ -114,7 +115,9 @@ class SnapshotReader:
             conn.execute(LIMITS)
             problems = run(conn, open_conditions())
             topics, workers, times = _topics(conn), _workers(conn), _times(conn)
-            if now >= self._dead_at:
+            if self._dead_at is None:
+                self._dead_at = now
+            elif now >= self._dead_at:
                 self._read_dead(conn)
         at = datetime.now().astimezone()
         return QueueSnapshot(at, _name(conn), problems, topics, workers, self._dead, times)

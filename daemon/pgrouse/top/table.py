@@ -83,7 +83,8 @@ class LiveTable(ScrollView, Generic[R], can_focus=True):
         self.heading, self.columns, self.key, self.words, self.empty = title, list(columns), key, words, empty
         self.filter = ""
         self.remark = ""
-        self._all: list[R] = []
+        # None: nothing is known yet.
+        self._all: list[R] | None = None
         self.rows: list[R] = []
         self.cursor = 0
 
@@ -104,7 +105,7 @@ class LiveTable(ScrollView, Generic[R], can_focus=True):
 
     def _refilter(self) -> None:
         at = None if self.chosen is None else self.key(self.chosen)
-        self.rows = [row for row in self._all if self.filter in self.words(row).lower()]
+        self.rows = [row for row in self._all or [] if self.filter in self.words(row).lower()]
         found = next((n for n, row in enumerate(self.rows) if self.key(row) == at), self.cursor)
         self.cursor = max(0, min(found, len(self.rows) - 1))
         self.virtual_size = Size(self.size.width, len(self.rows) + 2)
@@ -153,10 +154,17 @@ class LiveTable(ScrollView, Generic[R], can_focus=True):
             style = Style(reverse=True) if at == self.cursor and self.has_focus else Style()
             return self._strip(self._line(self.rows[at], width), width, style)
         if at == 0:
-            return self._strip(Text(f"no row has {self.filter!r}" if self._all else self.empty, style="dim"), width)
+            return self._strip(Text(self._nothing(), style="dim"), width)
         return Strip.blank(width, self.rich_style)
 
+    def _nothing(self) -> str:
+        if self._all is None:
+            return "reading"
+        return f"no row has {self.filter!r}" if self._all else self.empty
+
     def _title(self) -> Text:
+        if self._all is None:
+            return Text(self.heading, style="bold")
         count = f"{len(self.rows):,} of {len(self._all):,}" if self.filter else f"{len(self._all):,}"
         title = Text(f"{self.heading} {count}", style="bold underline" if self.has_focus else "bold")
         return title.append(f"  {self.remark}", style="not bold not underline dim") if self.remark else title
