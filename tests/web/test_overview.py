@@ -68,6 +68,33 @@ def test_an_empty_queue_shows_the_next_step_and_no_problem(visitor: Visitor) -> 
     expect(page.locator("#problem-count")).to_be_empty()
 
 
+def test_a_queue_without_a_living_worker_is_not_said_to_be_well_before_that_is_a_problem(
+    visitor: Visitor, queue: Queue
+) -> None:
+    queue.publish("mail")
+
+    page = visitor.open("/")
+
+    expect(page.locator("#problems")).to_contain_text("No worker is alive")
+    expect(page.locator("#problems")).not_to_contain_text("No problems found")
+
+
+def test_what_waits_has_the_badges_of_the_list_of_topics_and_idle_topics_are_left_out(
+    visitor: Visitor, queue: Queue
+) -> None:
+    sample_data.worker(queue, topics=("mail", "idle"))
+    queue.policy("idle", max_attempts=2)
+    queue.publish("mail")
+    queue.call("pause", "mail")
+
+    page = visitor.open("/")
+
+    rows = page.locator("#waiting tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.locator(".badge")).to_have_text(["paused"])
+    expect(page.locator("#waiting")).to_contain_text("and 1 more topics")
+
+
 @pytest.mark.long
 def test_a_large_number_is_an_estimate_and_not_a_sum_of_bounds(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(31_700, "bulk")

@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance
+from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.client.clock import last_ticks
 from pgrouse.client.queries.archive import estimate_messages
@@ -84,6 +85,10 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         check_permission(caller, Role.VIEWER)
     counts, ticked_at = await read_topic_counts(conn, caller), await run_async(conn, last_ticks())
     topics = counts.rows
+    busy = [row for row in sorted(topics, key=_by_workload) if row["ready"] or row["running"] or row["delayed"]]
+    states = {
+        each.topic: each for each in await run_async(conn, topic_state([row["topic"] for row in busy[:MAX_TOPICS]]))
+    }
     return {
         "range": period,
         "ranges": list(RANGES),
@@ -91,8 +96,8 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "grouping": grouping,
         "groupings": [("", "result"), (BY_TOPIC, "topic"), *([(BY_WORKER, "worker")] * caller.sees_all)],
         "sums": _totals(topics, are_all=counts.are_all),
-        "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
-        "topics_left": max(0, len(topics) - MAX_TOPICS),
+        "topics": [row | {"state": states[row["topic"]]} for row in busy[:MAX_TOPICS]],
+        "topics_left": len(topics) - len(busy[:MAX_TOPICS]),
         "are_all_topics": counts.are_all,
         "workers": (await run_async(conn, count_workers()))[0],
         "ticked_at": ticked_at,
