@@ -96,6 +96,18 @@ def test_the_order_of_channels_is_shown_as_a_limit(visitor: Visitor, queue: Queu
     expect(page.locator("#limits")).not_to_contain_text("None:")
 
 
+def test_the_button_to_pause_is_in_sight_and_becomes_one_to_resume(visitor: Visitor, queue: Queue) -> None:
+    sample_data.worker(queue)
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+    expect(page.get_by_role("button", name="Pause mail")).to_be_in_viewport()
+
+    page.get_by_role("button", name="Pause mail").click()
+
+    expect(page.get_by_role("button", name="Resume")).to_be_in_viewport()
+    assert queue.claim("mail") == []
+
+
 @pytest.mark.long
 def test_a_pause_takes_a_reason_and_a_duration(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
