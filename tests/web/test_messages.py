@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pgrouse.web.page import bulk_actions
+from pgrouse.web.pages import messages
 from pgrouse.web.search import search
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
@@ -36,6 +37,23 @@ def test_an_empty_queue_explains_how_to_publish(visitor: Visitor) -> None:
     page = visitor.open("/messages")
 
     expect(page.locator(".empty")).to_contain_text("There are no messages")
+
+
+def test_the_counts_and_the_list_are_of_one_moment(site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = messages.read_counts
+
+    async def then_claim(*given: Any) -> Any:
+        counts = await read(*given)
+        queue.claim("mail")
+        return counts
+
+    monkeypatch.setattr(messages, "read_counts", then_claim)
+    queue.publish_many(3, "mail")
+
+    page = httpx.get(f"{site.url}/messages?state=running", headers={"accept": "text/html"}).text
+
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == 3
+    assert "No message matches" in page, "the tab said 0 running"
 
 
 @pytest.mark.long
