@@ -108,6 +108,25 @@ def is_live(page: Page) -> None:
     page.wait_for_selector('#live[data-state="live"]')
 
 
+BROKEN = """
+() => [...document.querySelectorAll('td, th')].flatMap(cell => {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+  for (let node; (node = walker.nextNode());) for (const word of node.data.matchAll(/[^\\s.:_-]+/g)) {
+    const range = document.createRange();
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    if (new Set([...range.getClientRects()].map(line => Math.round(line.top))).size > 1) broken.push(word[0]);
+  }
+  return broken;
+})"""
+
+
+def broken_words(page: Page) -> list[str]:
+    """Return the words of tables that stand on more than one line."""
+    found: list[str] = page.evaluate(BROKEN)
+    return found
+
+
 def overflow(page: Page) -> int:
     """Return by how many pixels a page is wider than its window."""
     wider: int = page.evaluate(

@@ -14,7 +14,7 @@ from tests.durations import DURATIONS
 from tests.sql.queue import Queue
 from tests.web import sample_data
 from tests.web.accessible import complaints
-from tests.web.site import NARROW, WIDE, Site, Visitor, is_live, overflow
+from tests.web.site import NARROW, WIDE, Site, Visitor, broken_words, is_live, overflow
 
 PAGES = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]
 MOST_BYTES = 200_000
@@ -137,6 +137,25 @@ def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Q
     expect(page.locator("#latencies canvas")).to_be_visible()
 
     assert page.evaluate("window.moved") < 0.02
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_no_word_of_a_table_is_broken(visitor: Visitor, queue: Queue, size: dict[str, int]) -> None:
+    sample_data.busy(queue)
+    queue.policy("payment.capture", max_attempts=3)
+    queue.call("pause", "payment.capture", "the provider is down, and nobody knows for how long it will be so")
+    sample_data.died(queue, "payment.capture")
+    queue.call("drain_worker", "w-1")
+    queue.publish("orphan", wait="-10 minutes")
+    queue.call("update_conditions")
+    page = visitor.open("/", size=size)
+
+    found = {}
+    for path in ("/", "/topics", "/audit", "/workers", "/dead", "/schedules", "/messages", "/alerts?show=all"):
+        page.goto(path)
+        found[path] = broken_words(page)
+
+    assert {path: words for path, words in found.items() if words} == {}
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
 from tests.web import sample_data
-from tests.web.site import NARROW, Visitor, overflow
+from tests.web.site import NARROW, Visitor, is_live, overflow
 
 
 @pytest.mark.long
@@ -90,3 +90,17 @@ def test_many_topics_are_shown_up_to_a_limit_even_on_a_narrow_screen(visitor: Vi
     expect(page.locator("tbody tr")).to_have_count(200)
     expect(page.locator("#list")).to_contain_text("50 more")
     assert overflow(page) == 0
+
+
+def test_a_row_keeps_its_height_when_its_line_appears(visitor: Visitor, queue: Queue) -> None:
+    sample_data.worker(queue)
+    queue.publish("mail")
+    page = visitor.open("/topics")
+    row = page.locator("#list tbody tr")
+    height = row.evaluate("row => row.getBoundingClientRect().height")
+    is_live(page)
+
+    sample_data.measured(queue)
+
+    expect(row.locator(".spark")).to_be_visible()
+    assert row.evaluate("row => row.getBoundingClientRect().height") == height

@@ -23,6 +23,7 @@ from pgrouse.config.duration import show as show_setting
 from pgrouse.format import harmless, show_age, show_ago, show_estimate
 
 CODE = re.compile("`([^`]+)`")
+SEPARATORS = re.compile("(?<=[.:_-])(?=.)")
 NONE = "\N{EN DASH}"
 SECONDS = re.compile(r"(\d{1,5}) *s(?:ec(?:ond)?s?)?", re.IGNORECASE | re.ASCII)
 MIN_RATE = 0.01
@@ -124,6 +125,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
+def breakable(name: str) -> Markup:
+    """Let a long name continue on another line behind a separator, before it is broken inside a word."""
+    return Markup("<wbr>").join(SEPARATORS.split(name))
+
+
 def backticks(text: str) -> Markup:
     """Write a text with what stands in backticks as code."""
     return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
@@ -179,6 +185,7 @@ def install(environment: Environment) -> None:
         lastline,
         sentence,
         backticks,
+        breakable,
         cron_words,
     ]
     environment.filters |= {each.__name__: each for each in filters} | {"runbook": runbooks.path}
