@@ -145,10 +145,10 @@ BEGIN
     WHERE l.archived_id NOT IN (SELECT n.id FROM unnest(v_not) AS n (id))) AS d
   GROUP BY d.topic, d.result, d.died_at
   ORDER BY d.topic, d.result, d.died_at;
-  UPDATE messages.predecessor_list AS p
-  SET message_id = h.new
+  INSERT INTO messages.predecessor_list (message_id, ids, workflow_id)
+  SELECT h.new, p.ids, p.workflow_id
   FROM unnest(v_old, v_new) AS h (old, new)
-  WHERE p.message_id = ANY (ARRAY[h.old]);
+  JOIN messages.predecessor_list AS p ON p.message_id = ANY (ARRAY[h.old]);
   IF pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.transfer_to_redriven(v_old, v_new);
   END IF;

@@ -36,12 +36,15 @@ CREATE TABLE messages.end_event (
     CHECK (result IN ('success', 'rejected', 'failed', 'lock_expired', 'expired', 'cancelled', 'redriven'))
 );
 
--- After which messages a message was published, in the order of its publisher: its worker may ask how they ended. A
--- redrive takes it along.
+-- After which messages a message was published, in the order of its publisher: its worker may ask how they ended. The
+-- row stays as long as the message, live or archived; a redrive copies it.
 CREATE TABLE messages.predecessor_list (
-  message_id bigint   PRIMARY KEY,
-  ids        bigint[] NOT NULL
+  message_id  bigint   PRIMARY KEY,
+  ids         bigint[] NOT NULL,
+  -- The workflow has the id of its first message: a message belongs to that of the oldest one that it comes after.
+  workflow_id bigint   NOT NULL
 );
+CREATE INDEX predecessor_list_workflow ON messages.predecessor_list (workflow_id, message_id);
 -- The place that messages.prune_predecessors has reached: it goes round.
 CREATE SEQUENCE messages.predecessor_cursor MINVALUE 0;
 

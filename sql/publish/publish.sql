@@ -197,7 +197,10 @@ BEGIN
     WHERE x.message_id = publish.id AND x.role = session_user;
   END IF;
   IF cardinality(p_after) > 0 AND publish.outcome = 'inserted' THEN
-    INSERT INTO messages.predecessor_list (message_id, ids) VALUES (publish.id, p_after);
+    INSERT INTO messages.predecessor_list (message_id, ids, workflow_id)
+    SELECT publish.id, p_after,
+           coalesce((SELECT p.workflow_id FROM messages.predecessor_list AS p WHERE p.message_id = o.id), o.id)
+    FROM (SELECT min(a.id) AS id FROM unnest(p_after) AS a (id)) AS o;
   END IF;
   IF v_before IS NOT NULL AND publish.outcome = 'inserted' THEN
     PERFORM messages.add_dependencies(

@@ -1,8 +1,8 @@
 -- Announce the end of messages: notify their waiters, record an end event for their successors, and delete the saved
--- steps and the lists of predecessors of messages that never run again (those of dead messages stay for a redrive).
+-- steps of messages that never run again (those of dead messages stay for a redrive).
 -- Called by: archive, after their rows are gone and only while the flag messages.awaited_flag is raised. Above READ
 -- COMMITTED the snapshot may be older than a dependency: there every end is left to the next tick.
--- Locks: as notify_waiters, and the rows of the steps and lists.
+-- Locks: as notify_waiters, and the rows of the steps.
 CREATE OR REPLACE FUNCTION messages.announce_ends(p_ids bigint[], p_result text)
 RETURNS void
 LANGUAGE plpgsql
@@ -14,7 +14,6 @@ BEGIN
   PERFORM messages.notify_waiters(p_ids);
   IF p_result IN ('success', 'cancelled') THEN
     DELETE FROM messages.step AS s WHERE s.message_id = ANY (p_ids);
-    DELETE FROM messages.predecessor_list AS p WHERE p.message_id = ANY (p_ids);
   END IF;
   v_told := ARRAY(
     SELECT e.id

@@ -1,5 +1,4 @@
--- Delete the lists of predecessors that no handler will ask for: their message succeeded, was cancelled, or is gone.
--- Most are deleted when their message ends (announce_ends).
+-- Delete the lists of predecessors of messages that have left the queue and the archive.
 -- Called by: prune. Bounded: it checks p_limit lists and continues there the next time, in a cycle (the sequence
 -- messages.predecessor_cursor).
 -- Locks: the rows it deletes, skipping those that others hold. Result: how many.
@@ -24,9 +23,7 @@ BEGIN
     FROM messages.predecessor_list AS o
     WHERE o.message_id = ANY (v_ids)
       AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = o.message_id)
-      AND NOT EXISTS (
-        SELECT FROM messages.message_archive AS a WHERE a.id = o.message_id AND a.result NOT IN ('success', 'cancelled')
-      )
+      AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = o.message_id)
     FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_did = ROW_COUNT;
   RETURN v_did;

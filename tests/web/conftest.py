@@ -29,7 +29,8 @@ EMPTY = """
     messages.subscription, messages.condition, messages.audit,
     messages.depth_change, messages.dead_count, messages.export_cursor,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
-    messages.blocked_message, messages.dependency, messages.end_event, messages.step RESTART IDENTITY CASCADE;
+    messages.predecessor_list, messages.blocked_message, messages.dependency, messages.end_event,
+    messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
   UPDATE messages.topic
   SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL;

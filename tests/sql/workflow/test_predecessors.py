@@ -164,14 +164,30 @@ def test_a_retry_and_a_redrive_of_the_successor_keep_its_predecessors(queue: Que
     assert before(queue, queue.claim_one()) == in_retry == [(one, None, "first", "success", "1", None)]
 
 
-def test_the_list_is_deleted_when_the_message_succeeds(queue: Queue) -> None:
-    one = queue.publish("first")
-    queue.send(after=[one])
+def test_a_message_is_of_the_workflow_of_the_oldest_that_it_comes_after(queue: Queue) -> None:
+    one, other = queue.publish("first"), queue.publish("first")
+    second = queue.send(after=[one]).id
+    apart = queue.send(after=[other]).id
     queue.settle("complete", queue.claim("first"))
-
     queue.settle("complete", queue.claim())
 
-    assert queue.value("SELECT count(*) FROM messages.predecessor_list") == 0
+    third = queue.send(after=[apart, second]).id
+
+    found = queue.rows("SELECT message_id, workflow_id FROM messages.predecessor_list")
+    assert dict(map(tuple, found)) == {second: one, apart: other, third: one}
+
+
+def test_a_redriven_message_stays_in_its_workflow_and_so_does_what_comes_after_it(queue: Queue) -> None:
+    one = queue.publish("first")
+    second = queue.send(after=[one]).id
+    queue.settle("complete", queue.claim("first"))
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    (redriven,) = queue.rows("SELECT message_id FROM messages.redrive(%s)", [[second]])
+    third = queue.send(after=[second]).id
+
+    found = queue.rows("SELECT message_id, workflow_id FROM messages.predecessor_list")
+    assert dict(map(tuple, found)) == {second: one, redriven.message_id: one, third: one}
 
 
 # messages.unblock: an operator makes messages wait for no predecessor any more.
