@@ -42,7 +42,7 @@ def test_a_schedule_shows_its_next_five_runs_and_its_history(visitor: Visitor, q
     expect(page.locator("#ticks tbody tr")).to_have_count(5)
     expect(page.locator("#ticks")).to_contain_text("03:00:00")
     expect(page.locator("#runs tbody tr")).to_have_count(1)
-    expect(page.locator("#runs")).to_contain_text("published")
+    expect(page.locator("#runs")).to_contain_text("ready")
 
 
 @pytest.mark.long
@@ -192,3 +192,20 @@ def test_a_schedule_is_removed_after_a_confirmation(visitor: Visitor, queue: Que
     page.wait_for_url("**/schedules")
 
     assert queue.scheduled("nightly") is None
+
+
+def test_the_list_shows_what_became_of_the_messages_of_the_last_runs(visitor: Visitor, queue: Queue) -> None:
+    queue.schedule("nightly", "0 3 * * *", topic="reports")
+    done, dead, redriven = (queue.row("SELECT * FROM messages.run_schedule('nightly')").id for _ in range(3))
+    queue.settle("complete", queue.claim("reports", limit=1))
+    queue.settle("fail", queue.claim("reports"), ["boom"] * 2)
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[redriven]])
+
+    page = visitor.open("/schedules")
+
+    runs = page.locator(".outcomes a")
+    expect(runs).to_have_text([re.compile("^success, "), re.compile("^failed, "), re.compile("^ready, ")])
+    expect(runs.nth(1)).to_have_attribute("href", f"/messages/{dead}")
+    page.goto("/schedules/nightly")
+    expect(page.locator("#runs .badge")).to_have_text(["ready", "failed", "success"])
+    assert done

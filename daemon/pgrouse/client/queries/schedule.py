@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
 from pgrouse.client.call import Call, Rows, decoded, first, nothing, query_call, select_call, values
+from pgrouse.client.queries.message import STATE
 from pgrouse.config.duration import AnyDuration
 from pgrouse.topic_pattern import to_regexps
 
@@ -18,6 +19,26 @@ RUN_TIMES = """
   SELECT s.name, s.topic, s.last_fired_at, CASE WHEN s.paused_at IS NULL THEN s.next_tick END AS next_tick
   FROM messages.schedule AS s
   WHERE s.topic ~ ANY (%(wanted)s::text[])"""
+# Each is looked up: OFFSET 0 keeps the planner from reading whole tables.
+RUNS = f"""
+  SELECT r.*, s.state
+  FROM unnest(%(names)s::text[]) AS n (name)
+  CROSS JOIN LATERAL (
+    SELECT o.* FROM messages.schedule_run AS o WHERE o.schedule = n.name ORDER BY o.tick DESC LIMIT %(most)s) AS r
+  LEFT JOIN LATERAL (
+    WITH RECURSIVE line AS (
+      SELECT r.message_id AS id, 0 AS place
+      UNION ALL
+      SELECT g.message_id, l.place + 1
+      FROM line AS l JOIN messages.redrive_log AS g ON g.archived_id = l.id WHERE l.place < 100
+    )
+    SELECT f.state
+    FROM (SELECT l.id FROM line AS l ORDER BY l.place DESC LIMIT 1) AS latest
+    CROSS JOIN LATERAL (
+      SELECT {STATE} AS state FROM messages.message AS m WHERE m.id = latest.id
+      UNION ALL
+      SELECT a.result FROM messages.message_archive AS a WHERE a.id = latest.id) AS f
+    LIMIT 1 OFFSET 0) AS s ON r.outcome = 'published'"""  # noqa: S608 - constants only
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 EDITABLE = (
     *("cron", "time_zone", "topic", "channel", "key", "priority"),
@@ -133,14 +154,17 @@ class PastRun:
             missed, or paused (its topic was).
         missed_from: the first of the ticks before this one that were left out.
         run_by: who ran it by hand.
+        state: of the message that was published, or of what it was redriven as; None: nothing of it is kept.
     """
 
+    schedule: str
     tick: datetime
     outcome: str
     message_id: int | None
     missed_from: datetime | None
     fired_at: datetime
     run_by: str | None
+    state: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +202,12 @@ def find_schedule(name: str) -> Call[Schedule | None]:
 
 def last_runs(name: str, most: int) -> Call[list[PastRun]]:
     """Read the latest runs of a schedule, the latest first."""
-    clauses = "WHERE f.schedule OPERATOR(pg_catalog.=) %(name)s ORDER BY f.tick DESC LIMIT %(most)s"
-    return select_call("schedule_run", PastRun, clauses, name=name, most=most)
+    return runs_of([name], most)
+
+
+def runs_of(names: Sequence[str], most: int) -> Call[list[PastRun]]:
+    """Read the latest runs of each schedule, the latest first."""
+    return query_call(RUNS, PastRun, "ORDER BY f.tick DESC", names=list(names), most=most)
 
 
 def run_times(wanted: Sequence[str], most: int) -> Call[list[RunTimes]]:

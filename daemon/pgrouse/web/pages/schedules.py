@@ -14,7 +14,7 @@ from starlette.responses import Response
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import schedule as calls
 from pgrouse.client.queries import schedule as queries
-from pgrouse.client.queries.schedule import Schedule
+from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
@@ -25,6 +25,7 @@ from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
+from pgrouse.web.search.search import DEAD
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ router = APIRouter()
 MAX_ROWS = 500
 NEXT = 5
 RUNS = 25
+# How many of each the list shows.
+SPARK_RUNS = 12
 Text = Annotated[str, Form(max_length=200)]
 
 # Longer payloads and headers are not shown whole, and such a payload is not edited here.
@@ -43,7 +46,10 @@ STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the schedules of the topics that the caller may see."""
     found = await run_async(conn, queries.list_schedules(regexps=caller.regexps, most=MAX_ROWS))
-    return {"schedules": found, "kinds": STATE_KINDS}
+    runs: dict[str, list[PastRun]] = {each.name: [] for each in found}
+    for run in await run_async(conn, queries.runs_of(list(runs), SPARK_RUNS)):
+        runs[run.schedule].insert(0, run)
+    return {"schedules": found, "kinds": STATE_KINDS, "runs": runs, "run_kind": run_kind, "run_word": run_word}
 
 
 async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Context:
@@ -54,7 +60,21 @@ async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Conte
         "kinds": STATE_KINDS,
         "ticks": await _ticks_of(conn, found) if found.paused_at is None else [],
         "runs": await run_async(conn, queries.last_runs(subject, RUNS)),
+        "run_kind": run_kind,
+        "run_word": run_word,
     }
+
+
+def run_word(run: PastRun) -> str:
+    """Say what became of a run: the state of its message, or why there is none."""
+    return (run.state or run.outcome).replace("_", " ")
+
+
+def run_kind(run: PastRun) -> str:
+    """Return the colour of a run."""
+    if run.outcome != "published":
+        return {"dropped": "bad", "missed": "warn", "paused": "warn"}.get(run.outcome, "")
+    return "bad" if run.state in DEAD else {"success": "good", "retrying": "warn"}.get(run.state or "", "info")
 
 
 async def _find(conn: Connection, caller: Caller, name: str) -> Schedule:

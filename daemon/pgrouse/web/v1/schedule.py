@@ -150,7 +150,7 @@ class RunResult(ResponseModel):
     model_config = example(id=7)
 
 
-@members_of(PastRun)
+@members_of(PastRun, without=("schedule",))
 class ScheduleRunDetail(ResponseModel):
     """One tick of a schedule, or one run by hand."""
 
