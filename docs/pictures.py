@@ -55,6 +55,7 @@ def seed(queue: Queue) -> None:
     _alert(queue)
     _measure(queue)
     _work(queue)
+    _start_workflow(queue)
     _export(queue)
     queue.conn.execute("SELECT messages.tick('daemon')")
     queue.conn.execute("ANALYZE messages.message, messages.message_archive")
@@ -160,6 +161,18 @@ def _work(queue: Queue) -> None:
     queue.claim("orders.created", worker="app-1:17:4f2c/0", limit=4)
 
 
+def _start_workflow(queue: Queue) -> None:
+    """Publish an order in steps; one of them died."""
+    check = queue.publish("order.check")
+    queue.settle("complete", queue.claim("order.check"))
+    bill, pack, label = (queue.send(topic=f"order.{step}", after=[check]).id for step in ("bill", "pack", "label"))
+    queue.settle("complete", queue.claim("order.bill"))
+    queue.settle("fail", queue.claim("order.label"), ["TimeoutError: the carrier did not answer"])
+    queue.claim("order.pack", worker="app-1:17:4f2c/0")
+    ship = queue.send(topic="order.ship", after=[bill, pack, label]).id
+    queue.send(topic="mail.send", after=[ship])
+
+
 def _export(queue: Queue) -> None:
     """Make one export that has read everything, and another one that has not begun."""
     export(
@@ -180,7 +193,9 @@ def type_a_policy(page: Page) -> None:
 def dashboard(queue: Queue) -> dict[str, tuple[str, tuple[int, int], str, Step]]:
     """Return each picture: its page, its size, its colours, and the step before it."""
     dead = queue.value("SELECT max(id) FROM messages.dead WHERE topic = 'mail.send' AND redriven_as IS NULL")
+    workflow = queue.value("SELECT max(workflow_id) FROM messages.predecessor_list")
     return {
+        "dashboard-workflow": (f"/workflows/{workflow}", (1500, 760), "light", _nothing),
         "dashboard-overview": ("/", (1180, 1000), "light", _nothing),
         "dashboard-topics": ("/topics", (1180, 480), "light", _nothing),
         "dashboard-topic": ("/topics/mail.send", (1180, 900), "dark", type_a_policy),

@@ -12,6 +12,7 @@ from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import explain
 from pgrouse.client.calls.workflow import workflow
 from pgrouse.client.queries.message import NEVER, find_steps, read_shown
+from pgrouse.client.queries.workflow import workflow_of
 from pgrouse.crypto import envelope
 from pgrouse.format import ShownProgress, harmless, show_age, show_progress
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
@@ -52,12 +53,13 @@ async def read(conn: Connection, message_id: int) -> Row | None:
     return await run_async(conn, read_shown(message_id, chars=MAX_SHOWN_CHARS, bytes_=MAX_SHOWN_BYTES))
 
 
-async def read_context(conn: Connection, message_id: int) -> dict[str, list[Row]]:
+async def read_context(conn: Connection, message_id: int) -> dict[str, Any]:
     """Return why it is as it is, and where it comes from."""
     return {
         "reasons": await read_rows(conn, explain(message_id)),
         "lineage": await read_rows(conn, lineage(message_id)),
         "neighbours": await read_rows(conn, workflow(message_id)),
+        "workflow_id": await run_async(conn, workflow_of(message_id)),
         "steps": await _steps(conn, message_id),
     }
 

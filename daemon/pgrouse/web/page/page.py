@@ -44,6 +44,7 @@ NAVIGATION = (
     NavLink("Messages", "/messages", "m"),
     NavLink("Dead letters", "/dead", "d"),
     NavLink("Batches", "/batches", "b"),
+    NavLink("Workflows", "/workflows", "f"),
     NavLink("Schedules", "/schedules", "s"),
     NavLink("Workers", "/workers", "w"),
     NavLink("Alerts", "/alerts", "l"),

@@ -26,6 +26,7 @@ from pgrouse.web.pages import (
     topic,
     topics,
     workers,
+    workflows,
 )
 
 # Every page is named here: what is not in the list is not served.
@@ -36,6 +37,7 @@ ROUTERS: list[APIRouter] = [
     topics.router,
     topic.router,
     batches.router,
+    workflows.router,
     schedules.router,
     workers.router,
     messages.router,
@@ -61,6 +63,8 @@ VIEWS: dict[str, View] = {
         topic.VIEW,
         batches.VIEW,
         batches.ONE,
+        workflows.VIEW,
+        workflows.ONE,
         schedules.VIEW,
         schedules.ONE,
         workers.VIEW,

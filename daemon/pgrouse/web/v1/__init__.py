@@ -17,6 +17,7 @@ from pgrouse.web.v1 import (
     threshold,
     topic,
     work,
+    workflow,
 )
 from pgrouse.web.v1.description import openapi
 
@@ -27,6 +28,7 @@ ROUTERS: list[APIRouter] = [
     message.router,
     batch.router,
     event.router,
+    workflow.router,
     dead.router,
     topic.router,
     subscription.router,

@@ -32,6 +32,7 @@ TAGS = {
     "work": "Process messages: claim, extend locks, settle. Every call is fenced by the `claim_id`.",
     "messages": "Find, show, explain and change single messages.",
     "batches": "Messages that are counted together.",
+    "workflows": "Messages that come after others.",
     "events": "Events for which handlers wait: signal them, and hand out URLs that do.",
     "dead": "Messages that ended without success: list, group, redrive.",
     "topics": "Counts, states, policies, thresholds and pauses of topics.",

@@ -1,0 +1,154 @@
+"""Workflows: messages that come after others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.datastructures import QueryParams
+from starlette.responses import RedirectResponse, Response
+
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls import dead, operate
+from pgrouse.client.queries.workflow import WorkflowMessage, find_workflows
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES
+from pgrouse.format import plural
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, reading, writing
+from pgrouse.web.access.security import Operator, Viewer
+from pgrouse.web.charts.workflow_drawing import draw
+from pgrouse.web.http.problem import Problem
+from pgrouse.web.page import view
+from pgrouse.web.page.bulk_actions import BATCH_TIME
+from pgrouse.web.page.page import render
+from pgrouse.web.page.view import Context, View
+from pgrouse.web.search.search import DEAD, parse_id
+from pgrouse.web.search.workflow_graph import WorkflowGraph, read_graph
+
+router = APIRouter()
+
+PAGE_SIZE = 50
+# With a filter each page looks through this many.
+MAX_EXAMINED = 200
+MESSAGES_PAGE = 100
+STATE_KINDS = {"running": "info", "held": "bad", "failed": "bad", "cancelled": "warn", "finished": "good"}
+# What the tabs of one workflow show.
+TABS: dict[str, tuple[str, Callable[[WorkflowMessage], bool]]] = {
+    "": ("All", lambda _: True),
+    "live": ("Not ended", lambda each: each.is_live),
+    "held": ("Held", lambda each: bool(each.is_held)),
+    "dead": ("Dead", lambda each: each.state in DEAD),
+    "cancelled": ("Cancelled", lambda each: each.state == "cancelled"),
+    "success": ("Success", lambda each: each.state == "success"),
+}
+Reason = Annotated[str, Form(max_length=1000)]
+
+
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read a page of the workflows in a state, the latest first."""
+    params = QueryParams(subject)
+    state, before = params.get("state", ""), params.get("before", "")
+    if state and state not in STATE_KINDS:
+        raise Problem(422, f"there is no state {state[:50]!r}: use one of {', '.join(STATE_KINDS)}", "invalid_filter")
+    most = MAX_EXAMINED if state else PAGE_SIZE
+    call = find_workflows(before=parse_id(before) if before else None, regexps=caller.regexps, most=most)
+    found = await run_async(conn, call)
+    return {
+        "workflows": [each for each in found if each.total and state in ("", each.state)],
+        "state": state,
+        "kinds": STATE_KINDS,
+        "is_first": not before,
+        "next": found[-1].id if len(found) == most else None,
+    }
+
+
+async def read_workflow(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read one workflow: the subject is its id, then the query of the address."""
+    workflow_id, _, query = subject.partition("?")
+    params = QueryParams(query)
+    graph = await read_graph(conn, caller, parse_id(workflow_id))
+    tab = params.get("state", "")
+    _, belongs = TABS.get(tab, TABS[""])
+    listed = [each for each in graph.messages if belongs(each)]
+    begin = parse_id(params.get("from", "") or "0")
+    return {
+        "workflow": graph.workflow,
+        "graph": graph,
+        "drawing": draw(graph.messages),
+        "batches": sorted({each.batch_id for each in graph.messages if each.batch_id})[:20],
+        "kinds": STATE_KINDS,
+        "tab": tab,
+        "tabs": [(name, title, sum(map(fits, graph.messages))) for name, (title, fits) in TABS.items()],
+        "listed": listed[begin : begin + MESSAGES_PAGE],
+        "begin": begin,
+        "page_size": MESSAGES_PAGE,
+        "count": len(listed),
+        "cancellable": len(_ids(caller, graph, lambda each: each.is_live)),
+        "redrivable": len(_ids(caller, graph, lambda each: each.state in DEAD)),
+    }
+
+
+def _ids(caller: Caller, graph: WorkflowGraph, fits: Callable[[WorkflowMessage], bool]) -> list[int]:
+    """Return the messages of the workflow that fit and on which the caller may act."""
+    return [
+        each.id
+        for each in graph.messages
+        if each.topic and fits(each) and graph.is_own(each) and caller.may(Role.OPERATOR, each.topic)
+    ]
+
+
+VIEW = View("workflows", read_context, parts=("list",))
+ONE = View("workflow", read_workflow, parts=("facts", "drawing", "messages"))
+
+
+@router.get("/workflows")
+async def workflows(request: Request, caller: Viewer) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW, request.url.query)
+
+
+@router.get("/workflows/{message_id}")
+async def workflow(request: Request, message_id: str, caller: Viewer) -> Response:
+    """Show the workflow of a message."""
+    subject = f"{parse_id(message_id)}?{request.url.query}".rstrip("?")
+    async with reading(request) as conn:
+        context = await ONE.read_all(conn, caller, subject)
+    found = context["workflow"].id
+    if found != parse_id(message_id):
+        return RedirectResponse(f"/workflows/{found}", 303)
+    return render(request, "workflow.html", **context, live_url=ONE.live_url(subject))
+
+
+@router.post("/workflows/{workflow_id}/cancel")
+async def cancel(request: Request, workflow_id: str, caller: Operator, reason: Reason = "") -> Response:
+    """Cancel what has not ended."""
+    did = await _act(
+        request,
+        caller,
+        workflow_id,
+        lambda each: each.is_live,
+        lambda ids: operate.cancel(ids, reason=reason.strip() or None),
+    )
+    return await view.action_result(request, caller, ONE, f"{plural(len(did), 'message')} cancelled.", workflow_id)
+
+
+@router.post("/workflows/{workflow_id}/redrive")
+async def redrive(request: Request, workflow_id: str, caller: Operator) -> Response:
+    """Put its dead messages back."""
+    did = await _act(request, caller, workflow_id, lambda each: each.state in DEAD, dead.redrive)
+    back = sum(each.outcome in REDRIVEN_OUTCOMES for each in did)
+    left = f"; {len(did) - back:,} stay dead" if back < len(did) else ""
+    return await view.action_result(request, caller, ONE, f"{plural(back, 'message')} redriven{left}.", workflow_id)
+
+
+async def _act(
+    request: Request,
+    caller: Caller,
+    workflow_id: str,
+    fits: Callable[[WorkflowMessage], bool],
+    action: Callable[[list[int]], Call[list[Any]]],
+) -> list[Any]:
+    async with writing(request, caller, BATCH_TIME) as conn:
+        ids = _ids(caller, await read_graph(conn, caller, parse_id(workflow_id)), fits)
+        return await run_async(conn, action(ids)) if ids else []
