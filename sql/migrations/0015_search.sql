@@ -16,7 +16,8 @@ CREATE TYPE messages.search AS (
   worker      text,
   attempts    integer,
   since       timestamptz,
-  until       timestamptz
+  until       timestamptz,
+  batch_id    bigint
 );
 
 -- The result of a walk over messages: those that fit (and when they ended), how many it examined, the time of the last

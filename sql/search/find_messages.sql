@@ -9,7 +9,7 @@
 -- many characters of each payload to return. `p_after`: `place` of the previous page, with the same filters.
 -- `p_headers`: an object that the headers contain. `p_worker`: the worker that runs the message, or ended it, or one of
 -- its claim loops (`w/0` for `w`) did; of messages that wait, none is known. `p_attempts`: the minimum number of
--- attempts.
+-- attempts. `p_batch_id`: the batch in which the message counts.
 -- Result: one row per message, `messages.search_result`; then always one row whose `id` is NULL: how many messages were
 -- examined, the time of the last of them (`created_at`), and `place`: `p_after` of the next page, NULL = there are no
 -- more pages.
@@ -38,7 +38,8 @@ CREATE OR REPLACE FUNCTION messages.find_messages(
   p_preview     integer     DEFAULT 0,
   p_headers     jsonb       DEFAULT NULL,
   p_worker      text        DEFAULT NULL,
-  p_attempts    integer     DEFAULT NULL
+  p_attempts    integer     DEFAULT NULL,
+  p_batch_id    bigint      DEFAULT NULL
 )
 RETURNS SETOF messages.search_result
 LANGUAGE plpgsql
@@ -101,7 +102,9 @@ BEGIN
   END IF;
   v_search := (
     p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value),
-    p_headers, p_worker, p_attempts, p_since, p_until);
+    p_headers, p_worker, p_attempts,
+    -- Nothing of a batch ends before the batch was created.
+    greatest(p_since, (SELECT b.created_at FROM messages.batch AS b WHERE b.id = p_batch_id)), p_until, p_batch_id);
   BEGIN
     v_search.path := (p_path || CASE WHEN p_value IS NULL THEN '' ELSE ' ? (@ == $value)' END)::jsonpath;
   EXCEPTION WHEN syntax_error OR data_exception THEN

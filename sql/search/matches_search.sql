@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION messages.matches_search(
   p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text,
   p_payload jsonb,
-  p_headers jsonb, p_worker text, p_attempts integer
+  p_headers jsonb, p_worker text, p_attempts integer, p_batch_id bigint
 )
 RETURNS boolean
 LANGUAGE sql
@@ -20,5 +20,6 @@ AS $$
      AND ((p_search).headers IS NULL OR p_headers @> (p_search).headers)
      AND ((p_search).worker IS NULL OR p_worker = (p_search).worker OR starts_with(p_worker, (p_search).worker || '/'))
      AND ((p_search).attempts IS NULL OR p_attempts >= (p_search).attempts)
+     AND ((p_search).batch_id IS NULL OR p_batch_id = (p_search).batch_id)
      AND ((p_search).path IS NULL OR jsonb_path_exists(p_payload, (p_search).path, (p_search).vars, true))
 $$;

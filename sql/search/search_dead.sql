@@ -29,12 +29,12 @@ BEGIN
     FOR v_row IN
       SELECT d.id, d.archived_at,
              messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint,
-               d.payload, d.headers, d.handled_by, d.attempts)
+               d.payload, d.headers, d.handled_by, d.attempts, d.batch_id)
                AND (SELECT true FROM messages.redrive_log AS r WHERE r.archived_id = d.id LIMIT 1) IS NULL AS is_wanted
       FROM unnest(v_topics) AS t (topic)
       CROSS JOIN LATERAL (
         SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload,
-               a.headers, a.handled_by, a.attempts
+               a.headers, a.handled_by, a.attempts, a.batch_id
         FROM messages.message_archive AS a
         WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C"
           AND a.archived_at >= coalesce((p_search).since, '-infinity')

@@ -18,7 +18,7 @@ BEGIN
     SELECT a.id, a.archived_at, a.created_at,
            messages.matches_search(p_search, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint,
              a.payload,
-                                   a.headers, a.handled_by, a.attempts) AS is_wanted
+                                   a.headers, a.handled_by, a.attempts, a.batch_id) AS is_wanted
     FROM messages.message_archive AS a
     WHERE a.id < coalesce((p_place ->> 0)::bigint, 9223372036854775807)
       AND a.archived_at >= coalesce((p_search).since, '-infinity')

@@ -20,7 +20,7 @@ BEGIN
              p_search, m.topic, 'running', m.channel, m.key, m.history -> -1 ->> 'error',
              CASE WHEN (p_search).fingerprint IS NOT NULL
                THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
-             m.headers, m.locked_by, m.attempts) AS is_wanted
+             m.headers, m.locked_by, m.attempts, m.batch_id) AS is_wanted
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
       AND m.topic >= coalesce((p_search).topic, '') COLLATE "C"

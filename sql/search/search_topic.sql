@@ -33,7 +33,7 @@ BEGIN
     SELECT m.id, messages.matches_search(
              p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key,
              NULL, NULL, m.payload,
-             m.headers, NULL, m.attempts) AS is_wanted
+             m.headers, NULL, m.attempts, m.batch_id) AS is_wanted
     INTO v_row
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
@@ -63,7 +63,7 @@ BEGIN
                m.channel, m.key, m.history -> -1 ->> 'error',
                CASE WHEN (p_search).fingerprint IS NOT NULL
                  THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
-               m.headers, NULL, m.attempts)
+               m.headers, NULL, m.attempts, m.batch_id)
              AND ((p_search).key IS NULL OR m.attempts > 0)
              AND m.created_at >= coalesce((p_search).since, '-infinity')
              AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
@@ -99,7 +99,7 @@ BEGIN
              m.channel, m.key, m.history -> -1 ->> 'error',
              CASE WHEN (p_search).fingerprint IS NOT NULL
                THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
-             m.headers, NULL, m.attempts)
+             m.headers, NULL, m.attempts, m.batch_id)
            AND ((p_search).key IS NULL OR m.attempts > 0)
            AND m.created_at >= coalesce((p_search).since, '-infinity')
            AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted

@@ -56,6 +56,8 @@ def test_a_batch_is_cancelled_and_its_dead_messages_are_redriven(http: httpx.Cli
     again = counts(http, batch)
     cancelled = [http.post(f"/v1/batches/{batch}/cancel", json={"limit": 2}).json()["cancelled"] for _ in range(3)]
 
+    listed = http.get("/v1/messages", params={"batch": batch}).json()["messages"]
+    assert [each["state"] for each in listed] == ["cancelled", "cancelled", "cancelled", "failed"]
     assert [each["outcome"] for each in redriven] == ["redriven"]
     assert again == (3, 3, 0, 0, 0)
     assert cancelled == [2, 1, 0]

@@ -47,6 +47,20 @@ def test_messages_of_one_state_can_be_listed(pgrouse: Shell, states: dict[str, i
 
 
 @pytest.mark.usefixtures("states")
+def test_messages_of_one_batch_can_be_listed(pgrouse: Shell, queue: Queue) -> None:
+    batch = queue.call("create_batch", "import")
+    ended, waiting = queue.publish_many(2, "b", batch_id=batch)
+    queue.settle("complete", queue.claim("b", limit=1))
+
+    listed = [
+        [row["id"] for row in pgrouse("message", "list", "--batch", str(batch), *state, "--json").objects]
+        for state in ((), ("--state", "success"))
+    ]
+
+    assert listed == [[waiting], [ended]]
+
+
+@pytest.mark.usefixtures("states")
 def test_ended_messages_are_listed_back_to_a_given_time(pgrouse: Shell, queue: Queue) -> None:
     queue.conn.execute(
         "UPDATE messages.message_archive SET archived_at = now() - interval '2 days' WHERE topic = 'success'"

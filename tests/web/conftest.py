@@ -30,6 +30,7 @@ EMPTY = """
     messages.depth_change, messages.dead_count, messages.export_cursor,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
     messages.predecessor_list, messages.blocked_message, messages.dependency, messages.end_event,
+    messages.batch, messages.batch_shard, messages.batch_change, messages.batch_callback,
     messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
   UPDATE messages.topic

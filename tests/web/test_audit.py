@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
-from tests.web.site import Site, Visitor
+from tests.web.site import Site, Visitor, is_live
 
 ROWS = "tbody tr"
 
@@ -104,3 +104,17 @@ def test_the_pages_are_accessible(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
 
     assert complaints(visitor, "/audit") + complaints(visitor, "/doctor") == []
+
+
+def test_a_new_action_appears_by_itself_on_a_page_of_a_chosen_size(visitor: Visitor, queue: Queue) -> None:
+    for _ in range(26):
+        queue.call("cancel", [queue.publish()])
+    page = visitor.open("/audit?size=25")
+    is_live(page)
+    expect(page.locator("#found tbody tr")).to_have_count(25)
+
+    queue.call("pause", "mail", "the disk is full")
+
+    expect(page.locator("#found tbody tr").first).to_contain_text("the disk is full")
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("#found tbody tr")).to_have_count(2)

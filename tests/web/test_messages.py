@@ -136,6 +136,17 @@ def test_the_list_can_be_sorted_and_says_what_was_sorted(
     )
 
 
+def test_a_page_has_as_many_rows_as_were_chosen(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(30)
+    page = visitor.open("/messages")
+
+    page.get_by_label("Rows").select_option("25")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("#found tbody tr")).to_have_count(25)
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#found tbody tr")).to_have_count(5)
+
+
 @pytest.mark.long
 def test_worker_headers_and_attempts_narrow_the_list(site: Site, queue: Queue) -> None:
     running = queue.publish("a", headers={"tenant": "acme", "n": 7})

@@ -145,6 +145,19 @@ def test_each_filter_finds_waiting_running_and_ended_messages(queue: Queue, filt
     assert found(queue, **filters) == [running, waiting, ended]
 
 
+def test_the_batch_finds_waiting_running_ended_and_dead_messages(queue: Queue) -> None:
+    batch = queue.call("create_batch", "import")
+    published = [queue.publish("b", batch_id=batch) for _ in range(4)]
+    for settle in ("complete", "fail"):
+        queue.settle(settle, queue.claim("b", limit=1), [None if settle == "complete" else "boom"])
+    queue.claim("b", limit=1)
+    queue.publish("b", batch_id=queue.call("create_batch", "other"))
+    ended, dead, running, waiting = published
+
+    assert found(queue, batch_id=batch) == [running, waiting, dead, ended]
+    assert found(queue, batch_id=batch, states=["failed"]) == [dead]
+
+
 def test_errors_and_fingerprints_are_found_also_for_messages_that_will_be_retried(
     queue: Queue, every_state: dict[str, int]
 ) -> None:
@@ -272,7 +285,7 @@ def test_a_path_that_fails_on_a_payload_does_not_match(queue: Queue) -> None:
 # messages.search_dead: dead messages only, by their index.
 
 EVERYTHING = (
-    "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL)::messages.search"
+    "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL, NULL)::messages.search"
 )
 
 

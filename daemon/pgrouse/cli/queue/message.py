@@ -35,6 +35,7 @@ for each in (signal, signal_key, make_signal_url):
 
 @message.command("list")
 @click.option("--topic", help="Only this topic.")
+@click.option("--batch", metavar="ID", type=click.IntRange(1), help="Only the messages of this batch.")
 @click.option(
     "--state", type=click.Choice([*LIVE_STATES, *RESULTS]), help="Only in this state. Default: all that have not ended."
 )
@@ -51,13 +52,19 @@ for each in (signal, signal_key, make_signal_url):
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.pass_obj
 def list_messages(
-    session: CliSession, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
+    session: CliSession,
+    topic: str | None,
+    batch: int | None,
+    state: str | None,
+    since: timedelta,
+    after: int,
+    limit: int,
 ) -> None:
     """List messages, the oldest first."""
     call = (
-        find_ended(topic, state, since, after, limit)
+        find_ended(topic, batch, state, since, after, limit)
         if state and state in RESULTS
-        else find_live(topic, state, after, limit)
+        else find_live(topic, batch, state, after, limit)
     )
     with session.read() as conn:
         rows = [asdict(each) for each in run(conn, call)]

@@ -119,6 +119,7 @@ LIVE = " UNION ALL ".join(
    FROM messages.message AS m
    WHERE {branch}
      AND (%(topic)s::text IS NULL OR m.topic = %(topic)s)
+     AND (%(batch)s::bigint IS NULL OR m.batch_id = %(batch)s)
      AND (%(state)s::text IS NULL OR {STATE} = %(state)s)
      AND m.id > %(after)s
    ORDER BY m.id LIMIT %(most)s)"""  # noqa: S608 - constants only
@@ -130,6 +131,7 @@ ENDED = f"""
   WHERE a.result = %(state)s
     AND a.archived_at > now() - %(since)s
     AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
+    AND (%(batch)s::bigint IS NULL OR a.batch_id = %(batch)s)
     AND a.id > %(after)s"""  # noqa: S608 - constants only
 # By the clock that says when messages were published and ended; ids are given out in their order.
 LATEST = """
@@ -279,16 +281,20 @@ def find_steps(message_id: int) -> Call[list[StoredStep]]:
     return query_call(STEPS, StoredStep, "ORDER BY f.kept_at, f.name LIMIT 1000", id=message_id)
 
 
-def find_live(topic: str | None, state: str | None, after: int, most: int) -> Call[list[ListedMessage]]:
+def find_live(
+    topic: str | None, batch: int | None, state: str | None, after: int, most: int
+) -> Call[list[ListedMessage]]:
     """Read messages that have not ended, in the order of their ids after an id."""
     clauses = "ORDER BY f.id LIMIT %(most)s"
-    return query_call(LIVE, ListedMessage, clauses, topic=topic, state=state, after=after, most=most)
+    return query_call(LIVE, ListedMessage, clauses, topic=topic, batch=batch, state=state, after=after, most=most)
 
 
-def find_ended(topic: str | None, result: str, since: timedelta, after: int, most: int) -> Call[list[ListedMessage]]:
+def find_ended(
+    topic: str | None, batch: int | None, result: str, since: timedelta, after: int, most: int
+) -> Call[list[ListedMessage]]:
     """Read messages that ended with a result within a time, in the order of their ids after an id."""
-    clauses = "ORDER BY f.id LIMIT %(most)s"
-    return query_call(ENDED, ListedMessage, clauses, topic=topic, state=result, since=since, after=after, most=most)
+    values = {"topic": topic, "batch": batch, "state": result, "since": since, "after": after, "most": most}
+    return query_call(ENDED, ListedMessage, "ORDER BY f.id LIMIT %(most)s", **values)
 
 
 def topics_of(ids: Sequence[int]) -> Call[list[TopicOfMessage]]:

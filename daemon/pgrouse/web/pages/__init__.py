@@ -73,6 +73,7 @@ VIEWS: dict[str, View] = {
         dead.VIEW,
         alerts.VIEW,
         archive.VIEW,
+        audit.VIEW,
         tokens.VIEW,
     ]
 }

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -17,54 +18,66 @@ from pgrouse.client.queries.audit import end_of_latest, find_actions, known_acti
 from pgrouse.config import duration
 from pgrouse.format import harmless
 from pgrouse.web.access.caller import Caller
-from pgrouse.web.access.database_pool import reading
+from pgrouse.web.access.database_pool import Connection, reading
 from pgrouse.web.access.security import Viewer
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page.formatting import NONE
 from pgrouse.web.page.page import render
+from pgrouse.web.page.view import Context, View
 from pgrouse.web.search import search
 
 router = APIRouter()
 
 
-PAGE_SIZE = 50
 # A page looks through at most this many actions, whatever the filters.
 MAX_READ = 20_000
 FILTERS = ("actor", "action", "topic", "target", "since", "until")
+INVALID = 422
 
 
-@router.get("/audit")
-async def audit(request: Request, caller: Viewer) -> Response:
-    """Show what was done, the latest first."""
-    params = request.query_params
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read the actions that fit the filters of an address, which is the subject, the latest first."""
+    params = QueryParams(subject)
     given = {name: params.get(name, "").strip()[:300] for name in FILTERS}
-    before = params.get("before", "")
+    before, size = params.get("before", ""), params.get("size", "")
     error, found, known, next_id = "", [], [], None
     try:
-        values = _values(given, before, caller)
-        async with reading(request) as conn:
-            found = await run_async(conn, find_actions(**values, limit=PAGE_SIZE + 1, most_read=MAX_READ))
-            known = await run_async(conn, known_actions())
-            last_id, read = await run_async(conn, end_of_latest(values["before"], MAX_READ))
-        if len(found) > PAGE_SIZE:
-            found, next_id = found[:PAGE_SIZE], found[PAGE_SIZE - 1].id
+        values, most = _values(given, before, caller), search.parse_size(size)
+        found = await run_async(conn, find_actions(**values, limit=most + 1, most_read=MAX_READ))
+        known = await run_async(conn, known_actions())
+        last_id, read = await run_async(conn, end_of_latest(values["before"], MAX_READ))
+        if len(found) > most:
+            found, next_id = found[:most], found[most - 1].id
         elif read == MAX_READ:
             next_id = last_id
     except Problem as problem:
         error = problem.detail
-    shown = render(
-        request,
-        "audit.html",
-        rows=[asdict(each) | {"detail_lines": detail_lines(each.action, each.detail)} for each in found],
-        filters=given,
-        known_actions=known,
-        is_filtered=any(given.values()),
-        error=error,
-        is_first=not before,
-        first=_address(given, None),
-        next=_address(given, next_id) if next_id else None,
-    )
-    shown.status_code = 422 if error else 200
+    return {
+        "rows": [asdict(each) | {"detail_lines": detail_lines(each.action, each.detail)} for each in found],
+        "filters": given,
+        "size": size,
+        "sizes": search.SIZES,
+        "known_actions": known,
+        "is_filtered": any(given.values()),
+        "error": error,
+        "is_first": not before,
+        "first": _address({**given, "size": size}, None),
+        "next": _address({**given, "size": size}, next_id) if next_id else None,
+    }
+
+
+VIEW = View("audit", read_context, parts=("found",))
+
+
+@router.get("/audit")
+async def audit(request: Request, caller: Viewer) -> Response:
+    """Show what was done, and keep it up to date."""
+    subject = request.url.query
+    async with reading(request) as conn:
+        context = await VIEW.read_all(conn, caller, subject)
+    live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
+    shown = render(request, "audit.html", **context, **live)
+    shown.status_code = INVALID if context["error"] else 200
     return shown
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Request
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import batch as calls
-from pgrouse.client.queries.batch import find_batches
+from pgrouse.client.queries.batch import BatchWord, find_batches
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.format import plural
 from pgrouse.web.access.caller import Caller, Role
@@ -18,22 +20,45 @@ from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
+from pgrouse.web.search.search import SIZES, parse_id, parse_size, parse_time
 from pgrouse.web.v1.batch import read_visible
 
 router = APIRouter()
 
-MAX_ROWS = 200
 # A request acts on this many messages; what is left is done by the next.
 PAGE = 10_000
+FILTERS = ("state", "since", "until", "size")
 STATE_KINDS = {"open": "info", "closed": "info", "cancelled": "warn", "finished": "good"}
 Reason = Annotated[str, Form(max_length=500)]
 
 
-async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
-    """Read the newest batches that the caller may see."""
-    creator = None if caller.sees_all else caller.name
-    found = await run_async(conn, find_batches(creator=creator, most=MAX_ROWS))
-    return {"batches": found, "kinds": STATE_KINDS}
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read a page of the batches that the caller may see and that fit the filters of an address, the newest first."""
+    params = QueryParams(subject)
+    given = {name: params.get(name, "").strip() for name in FILTERS}
+    before, most = params.get("before", ""), parse_size(given["size"])
+    if given["state"] not in ("", *STATE_KINDS):
+        raise Problem(
+            422, f"there is no state {given['state'][:50]!r}: use one of {', '.join(STATE_KINDS)}", "invalid_filter"
+        )
+    call = find_batches(
+        cast("BatchWord", given["state"]) or None,
+        creator=None if caller.sees_all else caller.name,
+        since=parse_time(given["since"], "since"),
+        until=parse_time(given["until"], "until"),
+        before=parse_id(before, "batch") if before else None,
+        most=most,
+    )
+    found = await run_async(conn, call)
+    query = {name: value for name, value in given.items() if value}
+    return {
+        "batches": found,
+        "kinds": STATE_KINDS,
+        "filters": given,
+        "sizes": SIZES,
+        "first": f"/batches?{urlencode(query)}" if before else None,
+        "next": f"/batches?{urlencode({**query, 'before': found[-1].id})}" if len(found) == most else None,
+    }
 
 
 async def read_batch(conn: Connection, caller: Caller, subject: str) -> Context:
@@ -50,7 +75,7 @@ ONE = View("batch", read_batch, parts=("facts",))
 @router.get("/batches")
 async def batches(request: Request, caller: Viewer) -> Response:
     """Show the page."""
-    return await view.show(request, caller, VIEW)
+    return await view.show(request, caller, VIEW, request.url.query)
 
 
 @router.get("/batches/{batch_id}")

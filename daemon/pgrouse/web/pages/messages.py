@@ -27,7 +27,6 @@ from pgrouse.web.search.suggestions import read_headers, suggest
 
 router = APIRouter()
 
-PAGE_SIZE = 50
 # Enough of most payloads to suggest their paths; the list shows less.
 PREVIEW_CHARS = 1000
 # The maximum number of pages that links lead back; after that, a link leads to the first page.
@@ -58,9 +57,10 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     params = QueryParams(subject)
     wanted, after, back = Search.of(params), params.get("after", ""), params.getlist("back")
     counts = await read_counts(conn, caller, wanted)
-    error, found = "", SearchPage([], None, 0, None)
+    error, found, page_size = "", SearchPage([], None, 0, None), 0
     try:
-        found = await _find(conn, wanted, caller, after)
+        page_size = search.parse_size(wanted.size)
+        found = await _find(conn, wanted, caller, after, page_size)
     except Problem as problem:
         if problem.status != INVALID:
             raise
@@ -70,7 +70,8 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "search": wanted,
         "found": found,
         "error": error,
-        "page_size": PAGE_SIZE,
+        "page_size": page_size,
+        "sizes": search.SIZES,
         "states": STATES,
         "sorts": SORTS,
     } | {
@@ -82,13 +83,13 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     }
 
 
-async def _find(conn: Connection, wanted: Search, caller: Caller, after: str) -> SearchPage:
+async def _find(conn: Connection, wanted: Search, caller: Caller, after: str, page_size: int) -> SearchPage:
     arguments, place = wanted.arguments(caller), search.parse_cursor(after)
     try:
         async with conn.transaction():
             if wanted.sort:
-                return await search.find_sorted(conn, arguments, wanted.sort, PAGE_SIZE, PREVIEW_CHARS)
-            return await search.find(conn, arguments, limit=PAGE_SIZE, preview=PREVIEW_CHARS, after=place)
+                return await search.find_sorted(conn, arguments, wanted.sort, page_size, PREVIEW_CHARS)
+            return await search.find(conn, arguments, limit=page_size, preview=PREVIEW_CHARS, after=place)
     except psycopg.Error as error:
         if (problem := database_problem(error)).status == INVALID:
             raise problem from None

@@ -37,6 +37,9 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "worker": lambda row: (row["worker"] is None, row["worker"] or ""),
 }
 MAX_SORTED = 1000
+# How many rows the page of a list may have.
+SIZES = ("25", "50", "100", "200")
+DEFAULT_SIZE = "50"
 MAX_FILTER_CHARS = 1000  # characters of one filter
 MAX_ID_DIGITS = 20  # one digit more than any id has
 MAX_ATTEMPTS_DIGITS = 9  # what an integer of the database takes
@@ -54,8 +57,10 @@ class Search:
         header: `tenant = acme`.
         worker: runs it, or ended it.
         attempts: it has had at least this many.
+        batch: it counts in the batch with this id.
         since, until: how long ago, like 30m or 7d, or a time.
-        sort: one of `SORTS`; it narrows nothing.
+        sort: one of `SORTS`.
+        size: how many rows a page has; it narrows nothing, nor does sort.
     """
 
     topic: str = ""
@@ -68,9 +73,11 @@ class Search:
     header: str = ""
     worker: str = ""
     attempts: str = ""
+    batch: str = ""
     since: str = ""
     until: str = ""
     sort: str = ""
+    size: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Search:
@@ -91,15 +98,14 @@ class Search:
 
     def filters(self) -> dict[str, str]:
         """Return the filters that narrow."""
-        return {name: value for name, value in asdict(self).items() if value and name != "sort"}
+        return {name: value for name, value in asdict(self).items() if value and name not in ("sort", "size")}
 
     def query(self, **more: Any) -> str:
         """Return the part of an address behind the `?`; a list repeats its name, what is empty is left out."""
         return urlencode(
             {
                 **self.filters(),
-                **({"sort": self.sort} if self.sort else {}),
-                **{name: value for name, value in more.items() if value},
+                **{name: value for name, value in {"sort": self.sort, "size": self.size, **more}.items() if value},
             },
             doseq=True,
         )
@@ -139,6 +145,7 @@ class Search:
             "headers": header_filter(self.header),
             "worker": self.worker or None,
             "attempts": _attempts_filter(self.attempts),
+            "batch_id": parse_id(self.batch, "batch") if self.batch else None,
             "since": parse_time(self.since, "since"),
             "until": parse_time(self.until, "until"),
             "topics": caller.regexps,
@@ -212,6 +219,17 @@ def search_call(arguments: Mapping[str, Any]) -> Call[FoundPage]:
     return find_messages(**{**arguments, "after": None if after is None else json.dumps(after)})
 
 
+def parse_size(text: str) -> int:
+    """Read how many rows a page has.
+
+    Raises:
+        Problem: 422, it is no size that can be chosen.
+    """
+    if text and text not in SIZES:
+        raise Problem(422, f"size is {text[:50]!r}: use one of {', '.join(SIZES)}", "invalid_filter")
+    return int(text or DEFAULT_SIZE)
+
+
 def parse_cursor(text: str) -> Any:
     """Read the place of a page from an address.
 
@@ -226,8 +244,8 @@ def parse_cursor(text: str) -> Any:
         raise Problem(422, "after is not a position in a list: begin with its first page", "invalid_cursor") from None
 
 
-def parse_id(text: str) -> int:
-    """Read the id of a message.
+def parse_id(text: str, of: str = "message") -> int:
+    """Read the id of a message, or of something else.
 
     Raises:
         Problem: 422, it is none.
@@ -236,7 +254,7 @@ def parse_id(text: str) -> int:
     # Python converts no number of thousands of digits.
     number = digits.lstrip("0")[:MAX_ID_DIGITS] or "0"
     if not digits.isascii() or not digits.isdecimal() or int(number) >= 2**63:
-        raise Problem(422, f"{text[:50]!r} is no id of a message: it is a number", "invalid_id")
+        raise Problem(422, f"{text[:50]!r} is no id of a {of}: it is a number", "invalid_id")
     return int(number)
 
 

@@ -25,6 +25,7 @@ from pgrouse.web.search.search import header_filter
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
+    MAX_ID,
     MAX_ITEMS,
     Cursor,
     EncryptedContent,
@@ -146,6 +147,7 @@ class MessageFilters(BaseModel):
     worker: Label | None = Field(None, description="The worker that runs the message, or ended it.")
     header: Text | None = Field(None, max_length=500, description="A header with its value, like `tenant = acme`.")
     attempts: int | None = Field(None, ge=0, lt=2**31, description="At least this many attempts.")
+    batch: int | None = Field(None, ge=1, le=MAX_ID, description="The id of the batch that it counts in.")
     since: Timestamp | None = None
     until: Timestamp | None = None
     cursor: Cursor | None = None
@@ -162,7 +164,8 @@ async def list_messages(request: Request, caller: Viewer, given: Annotated[Messa
         check_permission(caller, Role.VIEWER, given.topic)
     after = cursor.decode("messages", given.cursor)
     call = find_messages(
-        **given.model_dump(exclude={"state", "header", "cursor"}),
+        **given.model_dump(exclude={"state", "header", "batch", "cursor"}),
+        batch_id=given.batch,
         states=given.state,
         headers=header_filter(given.header or ""),
         topics=caller.regexps,

@@ -97,5 +97,6 @@ def find_messages(
     headers: str | None = None,
     worker: str | None = None,
     attempts: int | None = None,
+    batch_id: int | None = None,
 ) -> Call[FoundPage]:
     """Find messages that match all filters, page by page."""
