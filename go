@@ -61,6 +61,7 @@ FOR_OPERATING = [
     "--extra=sentry",
     "--extra=top",
     "--extra=crypto",
+    "--extra=oidc",
     "--extra=schemas",
     "--extra=dev",
 ]

@@ -95,8 +95,9 @@ BEGIN
 
     -- The web server acts as an operator; what a token may do it sees to itself.
     ['messages_operator', 'EXECUTE ON FUNCTION messages.add_token, messages.revoke_token, messages.check_token,
-      messages.open_session, messages.check_session, messages.close_session, messages.begin_request,
-      messages.end_request, messages.drain_worker, messages.scale_worker, messages.run_maintenance'],
+      messages.open_session, messages.open_user_session, messages.check_session, messages.close_session,
+      messages.begin_request, messages.end_request, messages.drain_worker, messages.scale_worker,
+      messages.run_maintenance'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.doctor, messages.examine_server, messages.examine_connections,
       messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables,
       messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers,

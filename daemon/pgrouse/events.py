@@ -76,6 +76,7 @@ WEB_STARTED = "web.started"
 WEB_STOPPED = "web.stopped"
 WEB_DATABASE_UNREACHABLE = "web.database_unreachable"
 WEB_FAILED = "web.failed"
+WEB_LOGIN_FAILED = "web.login_failed"
 
 ALERT_DELIVERED = "alert.delivered"
 ALERT_FAILED = "alert.failed"

@@ -18,14 +18,20 @@ CREATE TABLE messages.token (
   revoked_at   timestamptz
 ) WITH (fillfactor = 50);
 
--- The cookies of browsers, by their SHA-256 too.
+-- The cookies of browsers, by their SHA-256 too. A session is of a token, and has its rights; or of a user whom a
+-- provider of OpenID Connect has identified, and has the rights of this login.
 CREATE TABLE messages.web_session (
   digest     bytea       PRIMARY KEY CHECK (octet_length(digest) = 32),
-  token      text        COLLATE "C" NOT NULL REFERENCES messages.token (name) ON DELETE CASCADE,
+  token      text        COLLATE "C" REFERENCES messages.token (name) ON DELETE CASCADE,
   opened_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-  expires_at timestamptz NOT NULL
+  expires_at timestamptz NOT NULL,
+  user_name  text        COLLATE "C",
+  roles      text[],
+  topics     text[],
+  CHECK (num_nonnulls(user_name, roles, topics) = CASE WHEN token IS NULL THEN 3 ELSE 0 END)
 );
 CREATE INDEX web_session_token ON messages.web_session (token);
+CREATE INDEX web_session_user ON messages.web_session (user_name) WHERE user_name IS NOT NULL;
 CREATE INDEX web_session_expires ON messages.web_session (expires_at);
 
 -- Requests with an Idempotency-Key: one row commits together with what the request did, so it was done if and only if

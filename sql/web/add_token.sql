@@ -23,15 +23,8 @@ DECLARE
     WHEN p_name IS NULL OR p_name !~ '^[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}$'
       THEN 'the name of a token has 1 to 100 of A-Z a-z 0-9 . _ : @ -, a letter or digit first'
     WHEN octet_length(p_digest) IS DISTINCT FROM 32 THEN 'the digest of a token has 32 bytes'
-    WHEN cardinality(p_roles) IS NOT DISTINCT FROM 0
-      OR (p_roles <@ ARRAY['viewer', 'publisher', 'worker', 'operator']) IS NOT TRUE THEN
-      'roles of a token are viewer, publisher, worker and operator'
-    WHEN p_topics IS NULL OR cardinality(p_topics) NOT BETWEEN 1 AND 100 OR EXISTS (
-      SELECT FROM unnest(p_topics) AS t (topic)
-      WHERE (t.topic ~ '^([*]|([A-Za-z0-9][A-Za-z0-9._:-]*[.])?[*][*]|[A-Za-z0-9][A-Za-z0-9._:-]*[*]?)$'
-        AND octet_length(t.topic) <= 200) IS NOT TRUE) THEN
-      'topics of a token are 1 to 100 names, patterns that end with .* or .**, or beginnings that end with *'
     WHEN p_expires NOT BETWEEN '1 second' AND '36500 days' THEN 'a token expires after 1 second to 36500 days'
+    ELSE messages.access_problem(p_roles, p_topics)
   END;
 BEGIN
   IF v_problem IS NOT NULL THEN

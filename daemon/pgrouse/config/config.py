@@ -32,6 +32,7 @@ from pgrouse.config.alerts import AlertsSettings
 from pgrouse.config.crypto import CryptoSettings
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import Duration, between
+from pgrouse.config.oidc import OidcSettings
 from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
 from pgrouse.config.problem import to_problem
 from pgrouse.config.schedules import ScheduleName, ScheduleSettings
@@ -291,6 +292,14 @@ class WebSettings(Section):
     fire even if no daemon runs."""
     deliver_alerts: bool = True
     """Deliver alerts to the sinks in `[alerts]` as a daemon does: they are sent even if no daemon runs."""
+    oidc: OidcSettings | None = None
+    """Login by a provider of OpenID Connect."""
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> WebSettings:
+        if self.oidc is not None and self.url is None:
+            raise ValueError("oidc needs web.url: the provider sends browsers back to it")
+        return self
 
 
 class MetricsSettings(Section):

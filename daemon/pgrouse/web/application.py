@@ -18,6 +18,7 @@ from pgrouse.event_logger import log
 from pgrouse.process import loop
 from pgrouse.web import metrics, pages, v1
 from pgrouse.web.access.database_pool import DatabasePool
+from pgrouse.web.access.oidc import OidcLogin
 from pgrouse.web.access.security import Authenticate, Authenticator, SecurityMiddleware
 from pgrouse.web.access.token_cache import TokenCache
 from pgrouse.web.background.alert_delivery import web_delivery_loops
@@ -59,8 +60,12 @@ def create_app(settings: Config, authenticate: Authenticate | None = None, *, is
     app.state.db = DatabasePool(settings)
     app.state.token_cache = TokenCache(app.state.db, settings.web.session_ttl)
     app.state.authenticator = Authenticator(
-        settings, app.state.token_cache, authenticate, trusts_loopback=not is_mounted
+        settings,
+        app.state.token_cache,
+        authenticate,
+        trusts_loopback=not is_mounted and settings.web.oidc is None,
     )
+    app.state.oidc = None if settings.web.oidc is None else OidcLogin(settings)
     app.state.large_bodies = LargeBodyReader()
     app.state.publish_batcher = PublishBatcher(app.state.db)
     app.state.cipher = _cipher(settings)

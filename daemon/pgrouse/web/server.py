@@ -42,7 +42,7 @@ def run(settings: Config) -> int:
         ConfigError: the address cannot be had, or others can reach it and there is no token.
     """
     log.setup(settings)
-    if not listen_socket.is_loopback(settings.web.listen):
+    if settings.web.oidc is None and not listen_socket.is_loopback(settings.web.listen):
         _check_tokens(settings)
     sock = listen_socket.bind(settings.web.listen)
     server = WebServer(settings)

@@ -181,6 +181,10 @@ def scale_worker(queue: Queue) -> None:
     queue.call("scale_worker", "w", 5)
 
 
+def open_user_session(queue: Queue) -> None:
+    queue.call("open_user_session", "oidc:ada", bytes(32), ["viewer"], ["*"], timedelta(hours=1))
+
+
 def add_token(queue: Queue) -> None:
     queue.value("SELECT messages.add_token('ops', sha256('secret'), '{operator}')")
 
@@ -252,6 +256,7 @@ ACTIONS: list[Callable[[Queue], None]] = [
         drain_worker,
         scale_worker,
         add_token,
+        open_user_session,
         revoke_token,
     ),
     *(silence, unsilence, delete_sink, replay_alerts, tick, run_maintenance),
@@ -264,6 +269,7 @@ NAMES = {
     "delete_sink": "alert.delete_sink",
     "replay_alerts": "alert.replay",
     "run_maintenance": "expire_locks",
+    "open_user_session": "log_in",
 }
 # What an action does to messages is recorded after it, where it may take several calls.
 THEN = {"cancel_batch": ["cancel"]}

@@ -221,6 +221,55 @@ def test_a_token_has_a_thousand_sessions_at_most_and_the_oldest_ends(queue: Queu
     assert len(queue.rows("SELECT FROM messages.check_session(%s)", [b"f" * 32])) == 1
 
 
+# messages.open_user_session: a user whom a provider has identified has the rights of this login.
+
+OPEN = "SELECT messages.open_user_session(%s, %s, %s, %s, %s)"
+
+
+def test_a_user_has_the_rights_of_the_login_until_it_ends(queue: Queue) -> None:
+    queue.row(OPEN, ["oidc:ada", COOKIE, ["viewer"], ["orders.*"], timedelta(hours=1)])
+    queue.row(OPEN, ["oidc:ada", b"d" * 32, ["operator"], ["*"], timedelta(hours=1)])
+
+    found = queue.row("SELECT * FROM messages.check_session(%s)", [COOKIE])
+    assert (found.name, found.roles, found.topics) == ("oidc:ada", ["viewer"], ["orders.*"])
+
+    queue.conn.execute("UPDATE messages.web_session SET expires_at = clock_timestamp()")
+    assert queue.rows("SELECT * FROM messages.check_session(%s)", [COOKIE]) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "roles", "topics", "lasts"),
+    [
+        ("", ["viewer"], ["*"], "1h"),
+        ("a\u200bb", ["viewer"], ["*"], "1h"),
+        (None, ["viewer"], ["*"], "1h"),
+        ("ada", ["king"], ["*"], "1h"),
+        ("ada", [], ["*"], "1h"),
+        ("ada", ["viewer"], [], "1h"),
+        ("ada", ["viewer"], ["*"], None),
+    ],
+)
+def test_no_session_is_opened_with_other_rights_or_without_an_end(
+    queue: Queue, user: str | None, roles: list[str], topics: list[str], lasts: str | None
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue):
+        queue.row(OPEN, [user, COOKIE, roles, topics, lasts])
+
+
+def test_a_user_has_a_thousand_sessions_at_most_and_the_oldest_ends(queue: Queue) -> None:
+    old = """
+        INSERT INTO messages.web_session (digest, user_name, roles, topics, opened_at, expires_at)
+        SELECT sha256(n::text::bytea), 'ada', '{viewer}', '{*}', clock_timestamp() - n * interval '1 s',
+               clock_timestamp() + interval '1 hour'
+        FROM generate_series(1, 1000) AS n"""
+    queue.conn.execute(old)
+
+    queue.row(OPEN, ["ada", COOKIE, ["viewer"], ["*"], timedelta(hours=1)])
+
+    assert queue.value("SELECT count(*) FROM messages.web_session") == 1000
+    assert queue.rows("SELECT FROM messages.web_session WHERE digest = sha256('1000')") == []
+
+
 # messages.begin_request: a request is executed once, however often it is sent, also at the same time.
 
 BEGIN = "SELECT * FROM messages.begin_request('shop', 'k', %s)"

@@ -53,6 +53,13 @@ def open_session(token: bytes, digest: bytes, for_: AnyDuration) -> Call[bool]:
 
 
 @binding
+def open_user_session(
+    user: str, digest: bytes, roles: Sequence[str], topics: Sequence[str], for_: AnyDuration
+) -> Call[None]:
+    """Open a session of a user whom a provider has identified."""
+
+
+@binding
 def check_session(digest: bytes) -> Call[TokenHolder | None]:
     """Look up a session; None = it is not valid."""
 

@@ -48,6 +48,7 @@ THROTTLE_S = 0.1
 MAX_THROTTLE_WAIT_S = 2.0
 # The maximum number of unknown secrets that are looked up at the same time.
 MAX_UNKNOWN_AT_ONCE = 4
+SERVER_ERROR = 500
 # A client with an IPv6 address has all addresses with the same beginning.
 IPV6_PREFIX = 64
 
@@ -150,6 +151,18 @@ class TokenCache:
             self._record_failure(network)
         return worth
 
+    async def limit_failures(self, address: str, log_in: Callable[[], Awaitable[T]]) -> T:
+        """Return what a login by a provider returns. Refused ones count, and are limited, as wrong tokens."""
+        network = _network(address)
+        if len(self._recent_failures(network)) >= MAX_FAILURES:
+            await self._throttle()
+        try:
+            return await log_in()
+        except Problem as problem:
+            if problem.status < SERVER_ERROR:
+                self._record_failure(network)
+            raise
+
     @asynccontextmanager
     async def _unknown_slot(self) -> AsyncIterator[None]:
         try:
@@ -196,6 +209,15 @@ class TokenCache:
             is_opened = await run_async(conn, web.open_session(digest(secret), digest(cookie), self.session_ttl))
         if not is_opened:
             return None
+        self._record_success(("check_session", digest(cookie)))
+        return cookie
+
+    async def open_user_session(self, user: Caller) -> str:
+        """Open a session of a user whom a provider has identified; return the cookie."""
+        cookie = secrets.token_urlsafe(32)
+        roles, topics = [role.value for role in user.roles], list(user.topics)
+        async with self.db.write(user) as conn:
+            await run_async(conn, web.open_user_session(user.name, digest(cookie), roles, topics, self.session_ttl))
         self._record_success(("check_session", digest(cookie)))
         return cookie
 
