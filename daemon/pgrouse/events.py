@@ -77,6 +77,7 @@ WEB_STOPPED = "web.stopped"
 WEB_DATABASE_UNREACHABLE = "web.database_unreachable"
 WEB_FAILED = "web.failed"
 WEB_LOGIN_FAILED = "web.login_failed"
+WEB_REDACT_FAILED = "web.redact_failed"
 
 ALERT_DELIVERED = "alert.delivered"
 ALERT_FAILED = "alert.failed"

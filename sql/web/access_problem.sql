@@ -1,4 +1,4 @@
--- What is wrong with the roles and topics of a token or of a user; NULL: nothing.
+-- Say what is wrong with the roles and topics of a token or of a user; NULL: nothing.
 -- Called by: add_token, open_user_session. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.access_problem(p_roles text[], p_topics text[])
 RETURNS text

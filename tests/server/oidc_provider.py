@@ -1,6 +1,6 @@
 """A small provider of OpenID Connect for tests: in a thread, on a free port, under the name `localhost`.
 
-It logs in whoever follows the link of its page. What it says of the user, and of itself, is for the test to decide.
+It logs in anyone who follows the link of its page. The test decides what it says of the user, and of itself.
 """
 
 from __future__ import annotations

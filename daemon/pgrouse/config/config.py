@@ -292,6 +292,9 @@ class WebSettings(Section):
     fire even if no daemon runs."""
     deliver_alerts: bool = True
     """Deliver alerts to the sinks in `[alerts]` as a daemon does: they are sent even if no daemon runs."""
+    redact: HandlerName | None = None
+    """A function, as `module:function`, that decides which contents of messages viewers see. It is called with a
+    `Content`, and returns what is shown."""
     oidc: OidcSettings | None = None
     """Login by a provider of OpenID Connect."""
 

@@ -14,7 +14,7 @@ LOCAL_ISSUER = r"http://(localhost|127\.0\.0\.1|\[::1\])"
 
 
 def _issuer(text: str) -> str:
-    """Check the address of a provider: what it answers decides who a user is, so nobody may change it on the way."""
+    """Check the address of a provider: what it answers decides who a user is, so no one may change it on the way."""
     if not re.fullmatch(rf"(https://[^\s/@?#:]+|{LOCAL_ISSUER})(:\d+)?(/[^\s@?#]*)?", text):
         raise ValueError(f'expected an address like "https://login.example.com", found {text!r:.80}')
     return text

@@ -15,10 +15,12 @@ from pgrouse.config.config import Config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless
 from pgrouse.event_logger import log
+from pgrouse.handlers.declaration.loader import find_redact
 from pgrouse.process import loop
 from pgrouse.web import metrics, pages, v1
 from pgrouse.web.access.database_pool import DatabasePool
 from pgrouse.web.access.oidc import OidcLogin
+from pgrouse.web.access.redaction import Redactor
 from pgrouse.web.access.security import Authenticate, Authenticator, SecurityMiddleware
 from pgrouse.web.access.token_cache import TokenCache
 from pgrouse.web.background.alert_delivery import web_delivery_loops
@@ -64,6 +66,7 @@ def create_app(settings: Config, authenticate: Authenticate | None = None, *, is
         app.state.token_cache,
         authenticate,
         trusts_loopback=not is_mounted and settings.web.oidc is None,
+        redactor=None if settings.web.redact is None else Redactor(find_redact(settings)),
     )
     app.state.oidc = None if settings.web.oidc is None else OidcLogin(settings)
     app.state.large_bodies = LargeBodyReader()

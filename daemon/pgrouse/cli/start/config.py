@@ -20,7 +20,7 @@ from pgrouse.config.source import ConfigProblems, Key, show_key
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.format import plural
-from pgrouse.handlers.declaration.loader import find_suspicious_settings, load
+from pgrouse.handlers.declaration.loader import find_redact, find_suspicious_settings, load
 from pgrouse.install.schema import is_installed
 from pgrouse.terminal.command import CliSession, CommandGroup
 from pgrouse.terminal.table import Column
@@ -48,6 +48,8 @@ def check(session: CliSession) -> int:
     try:
         settings = session.config_with_code
         handlers = load(settings)
+        if settings.web.redact:
+            find_redact(settings)
         validate_sinks(settings)
         _check_keys(settings)
         changes, unasked = _compare(session, configuration_change.checked_differences)

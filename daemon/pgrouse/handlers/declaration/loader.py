@@ -119,6 +119,21 @@ def find_hooks(rules: config.HandlersSettings, key: str) -> list[Hook]:
     return found
 
 
+def find_redact(settings: config.Config) -> Callable[[Any], Any]:
+    """Import the function that `web.redact` names.
+
+    Raises:
+        ConfigError: it cannot be used; with the reason and the fix.
+    """
+    name = str(settings.web.redact)
+    extend_import_path(settings.handlers)
+    found = _find_function(name, settings.handlers)
+    _check_callable_with(name, found, ("content",))
+    if inspect.iscoroutinefunction(found):
+        raise ConfigError(f"{name} is async: web.redact is called for each content, and must return it at once")
+    return cast("Callable[[Any], Any]", found)
+
+
 def _check_callable_with(name: str, function: Any, arguments: tuple[str, ...]) -> None:
     if not callable(function):
         raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")

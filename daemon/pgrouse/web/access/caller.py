@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pgrouse.topic_pattern import matches, to_regexps
+
+if TYPE_CHECKING:
+    from pgrouse.web.access.redaction import Redactor
 
 
 class Role(StrEnum):
@@ -28,11 +32,13 @@ class Caller:
         name: the token's name.
         roles: its roles.
         topics: its topics: names, patterns, beginnings that end with `*`, or `*`: see `topic_pattern.matches`.
+        redactor: decides which contents of messages it sees; set by the web server. None: all.
     """
 
     name: str
     roles: frozenset[Role]
     topics: tuple[str, ...] = ALL_TOPICS
+    redactor: Redactor | None = field(default=None, compare=False, repr=False)
 
     @property
     def sees_all(self) -> bool:

@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from starlette.responses import Response
 from pgrouse.config.config import Config
 from pgrouse.web.access.caller import LOCAL, Caller, Role
 from pgrouse.web.access.listen_socket import is_loopback
+from pgrouse.web.access.redaction import Redactor
 from pgrouse.web.access.token_cache import LoginSession, TokenCache
 from pgrouse.web.http.base_path import base_path, route_path, with_base_in_headers
 from pgrouse.web.http.problem import Problem, to_problem
@@ -318,6 +319,7 @@ class Authenticator:
         authenticate: says whom an application around this one knows the caller to be, before any credentials are looked
             at.
         trusts_loopback: whether `web.listen` tells who can send requests.
+        redactor: decides which contents of messages callers see.
     """
 
     def __init__(
@@ -327,8 +329,9 @@ class Authenticator:
         authenticate: Authenticate | None = None,
         *,
         trusts_loopback: bool = True,
+        redactor: Redactor | None = None,
     ) -> None:
-        self.token_cache, self.authenticate = token_cache, authenticate
+        self.token_cache, self.authenticate, self.redactor = token_cache, authenticate, redactor
         # Behind a proxy every request comes from the proxy: no caller is local then.
         self.trusts_loopback = trusts_loopback and is_loopback(settings.web.listen) and not settings.web.proxies
 
@@ -355,7 +358,7 @@ class Authenticator:
         state = request.state
         if getattr(state, "identified", None) is None:
             state.csrf, state.session, state.is_by_token = "", None, False
-            state.identified = await self._identify(request)
+            state.identified = replace(await self._identify(request), redactor=self.redactor)
         caller: Caller = state.identified
         return caller
 

@@ -93,15 +93,17 @@ def allowed_actions(row: Row, *, is_allowed: bool = True) -> dict[str, bool]:
     is_small = (row["payload_bytes"] or 0) <= MAX_EDIT_CHARS
     # What is written by hand would not be encrypted.
     is_encrypted = row["body"] is not None and envelope.read_header(bytes(row["body"])) is not None
+    # Nor is what is edited in part hidden.
+    is_whole = is_small and not is_encrypted and not row["is_redacted"]
     possible = {
         # What comes after others waits for no time.
         "retry": state in ("delayed", "retrying") and row["available_at"] < NEVER,
         "signal": state in search.LIVE,
         "cancel": state in search.LIVE,
         "skip": state in search.WAITING,
-        "edit": state in search.WAITING and is_small and not is_encrypted,
+        "edit": state in search.WAITING and is_whole,
         "redrive": is_dead,
-        "redrive_edited": is_dead and is_small and not is_encrypted,
+        "redrive_edited": is_dead and is_whole,
     }
     return {action: is_allowed and is_able for action, is_able in possible.items()}
 

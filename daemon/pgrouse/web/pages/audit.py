@@ -17,6 +17,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.queries.audit import end_of_latest, find_actions, known_actions
 from pgrouse.config import duration
 from pgrouse.format import harmless
+from pgrouse.web.access import redaction
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, reading
 from pgrouse.web.access.security import Viewer
@@ -53,7 +54,11 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     except Problem as problem:
         error = problem.detail
     return {
-        "rows": [asdict(each) | {"detail_lines": detail_lines(each.action, each.detail)} for each in found],
+        "rows": [
+            asdict(each)
+            | {"detail_lines": detail_lines(each.action, redaction.shown_detail(caller, each.topic, each.detail))}
+            for each in found
+        ],
         "filters": given,
         "size": size,
         "sizes": search.SIZES,

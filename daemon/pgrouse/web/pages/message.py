@@ -16,7 +16,7 @@ from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import dead, event, operate
 from pgrouse.client.queries.message import read_message
 from pgrouse.errors import InvalidMessage
-from pgrouse.web.access import fan_out
+from pgrouse.web.access import fan_out, redaction
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, run_read, run_write, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
@@ -41,6 +41,7 @@ RESULT_TEXTS = {
     "too_late": "Nothing was done: its state has changed. This is the current state.",
     "running": "Nothing was done: it is running with the old payload.",
     "changed": "Nothing was done: another user has edited it in the meantime.",
+    "redacted": "It cannot be edited here, because web.redact hides a part of it.",
     "superseded": "It stays dead: a newer message with its key waits.",
     "too_often": "It stays dead: it has reached max_redrives. Tick “ignore max_redrives” to redrive it anyway.",
     "too_large": "It stays dead: the text of its payload or headers is too large. Edit it to redrive it.",
@@ -55,6 +56,10 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     around = await message_detail.read_context(conn, row["id"])
     around["reasons"] = [
         each for each in around["reasons"] if fan_out.may_see_reason(caller, each["code"], each["detail_json"])
+    ]
+    around["steps"] = [
+        each | {"result": redaction.shown_json(caller, row["topic"], "step", each["result"])}
+        for each in around["steps"]
     ]
     around["lineage"] = [each for each in around["lineage"] if each["topic"] is None or caller.sees(each["topic"])]
     around["neighbours"] = [
@@ -84,7 +89,7 @@ async def _read(conn: Connection, caller: Caller, message_id: int) -> Row:
             f"there is no message {message_id}: it was never published, or was deleted from the archive",
             "not_found",
         )
-    return fan_out.hide_copies(caller, row)
+    return redaction.shown_message(caller, fan_out.hide_copies(caller, row))
 
 
 def _id(text: str) -> int:
@@ -120,6 +125,7 @@ async def download(request: Request, caller: Viewer, message_id: str) -> Respons
     if row is None or not caller.sees(row["topic"]) or (row["payload"] is None and row["body"] is None):
         raise Problem(404, f"message {message_id} has no payload, or there is none", "not_found")
     is_json = row["payload"] is not None
+    row = redaction.shown_message(caller, row)
     content = row["payload"].encode() if is_json else bytes(row["body"])
     name = f"message-{_id(message_id)}.{'json' if is_json else 'bin'}"
     return Response(
@@ -194,6 +200,8 @@ async def edit_form(request: Request, caller: Operator, message_id: str) -> Resp
     async with reading(request) as conn:
         row = await _read(conn, caller, _id(message_id))
         check_permission(caller, Role.OPERATOR, row["topic"])
+        if row["is_redacted"]:
+            return await _back(request, row["id"], "redacted")
         allowed = message_detail.allowed_actions(row)
         if not allowed["edit"] and not allowed["redrive_edited"]:
             return await _back(request, row["id"], "too_late")

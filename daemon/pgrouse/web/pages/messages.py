@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, reading
+from pgrouse.web.access.redaction import shown_preview
 from pgrouse.web.access.security import Viewer
 from pgrouse.web.charts.message_charts import read_message_charts
 from pgrouse.web.http.problem import Problem, database_problem
@@ -29,6 +30,7 @@ router = APIRouter()
 
 # Enough of most payloads to suggest their paths; the list shows less.
 PREVIEW_CHARS = 1000
+MAX_PREVIEW_CHARS = 10_000
 # The maximum number of pages that links lead back; after that, a link leads to the first page.
 MAX_BACK_LINKS = 15
 INVALID = 422
@@ -85,11 +87,15 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
 
 async def _find(conn: Connection, wanted: Search, caller: Caller, after: str, page_size: int) -> SearchPage:
     arguments, place = wanted.arguments(caller), search.parse_cursor(after)
+    # The function that redacts a payload needs all of it.
+    chars = PREVIEW_CHARS if caller.redactor is None else MAX_PREVIEW_CHARS
     try:
         async with conn.transaction():
             if wanted.sort:
-                return await search.find_sorted(conn, arguments, wanted.sort, page_size, PREVIEW_CHARS)
-            return await search.find(conn, arguments, limit=page_size, preview=PREVIEW_CHARS, after=place)
+                found = await search.find_sorted(conn, arguments, wanted.sort, page_size, chars)
+            else:
+                found = await search.find(conn, arguments, limit=page_size, preview=chars, after=place)
+        return replace(found, rows=[row | {"preview": shown_preview(caller, row, PREVIEW_CHARS)} for row in found.rows])
     except psycopg.Error as error:
         if (problem := database_problem(error)).status == INVALID:
             raise problem from None
@@ -136,7 +142,7 @@ async def messages(request: Request, caller: Viewer) -> Response:
     async with reading(request) as conn:
         context = await VIEW.read_all(conn, caller, subject)
         rows = context["found"].rows
-        context["suggestions"] = suggest(rows, await read_headers(conn, rows))
+        context["suggestions"] = suggest(rows, await read_headers(conn, rows) if caller.redactor is None else [])
     live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
     shown = render(request, "messages.html", **context, **live)
     shown.status_code = INVALID if context["error"] else 200

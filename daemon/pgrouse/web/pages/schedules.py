@@ -20,6 +20,7 @@ from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, run_write, writing
+from pgrouse.web.access.redaction import differs, shown_json
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
@@ -56,7 +57,7 @@ async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Conte
     """Read one schedule: its next runs, and what it did."""
     found = await _find(conn, caller, subject)
     return {
-        "schedule": _shown(found),
+        "schedule": _shown(caller, found),
         "kinds": STATE_KINDS,
         "ticks": await _ticks_of(conn, found) if found.paused_at is None else [],
         "runs": await run_async(conn, queries.last_runs(subject, RUNS)),
@@ -84,11 +85,14 @@ async def _find(conn: Connection, caller: Caller, name: str) -> Schedule:
     return found
 
 
-def _shown(found: Schedule) -> Row:
-    payload, headers = found.payload_json, found.headers_json
+def _shown(caller: Caller, found: Schedule) -> Row:
+    payload = shown_json(caller, found.topic, "payload", found.payload_json) or ""
+    headers = shown_json(caller, found.topic, "headers", found.headers_json)
     return asdict(found) | {
         "payload": payload[:MAX_CHARACTERS],
         "is_cut": len(payload) > MAX_CHARACTERS,
+        # What only is shown must not be saved.
+        "is_redacted": differs(found.payload_json, payload) or differs(found.headers_json, headers),
         "headers": headers,
         "headers_shown": headers and headers[:MAX_CHARACTERS],
     }

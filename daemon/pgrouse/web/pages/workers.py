@@ -14,6 +14,7 @@ from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, writing
+from pgrouse.web.access.redaction import shown_json
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.http.problem import Problem
@@ -42,7 +43,8 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     for each in await run_async(conn, find_held(MAX_SHOWN)):
         in_flight[each.worker] = each.total
         if caller.sees(each.topic):
-            running[each.worker].append(asdict(each) | {"progress": message_detail.progress(each.progress_json)})
+            reported = shown_json(caller, each.topic, "progress", each.progress_json)
+            running[each.worker].append(asdict(each) | {"progress": message_detail.progress(reported)})
     seen = [
         asdict(each)
         | {"status": each.status, "is_armed": each.name in armed}

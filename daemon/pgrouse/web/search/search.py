@@ -21,6 +21,7 @@ from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.redaction import check_content_filters
 from pgrouse.web.http.problem import Problem
 
 WAITING = ("ready", "delayed", "retrying")
@@ -132,6 +133,7 @@ class Search:
         Raises:
             Problem: 422, a filter cannot be read.
         """
+        check_content_filters(caller, self.payload, self.header)
         path, value = _payload_filter(self.payload)
         return {
             "topic": self.topic or None,

@@ -16,7 +16,7 @@ from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.monitoring.search import FoundMessage, find_messages
 from pgrouse.client.queries.message import JSON_COLUMNS, MessageRecord, read_message, topics_of
 from pgrouse.crypto import envelope
-from pgrouse.web.access import fan_out
+from pgrouse.web.access import fan_out, redaction
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, run_read, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
@@ -162,6 +162,7 @@ async def list_messages(request: Request, caller: Viewer, given: Annotated[Messa
     """
     if given.topic is not None:
         check_permission(caller, Role.VIEWER, given.topic)
+    redaction.check_content_filters(caller, given.path, given.header)
     after = cursor.decode("messages", given.cursor)
     call = find_messages(
         **given.model_dump(exclude={"state", "header", "batch", "cursor"}),
@@ -206,7 +207,7 @@ async def _read_visible(conn: Connection, caller: Caller, message_id: int) -> Ro
     row = await run_async(conn, read_message(message_id))
     if row is None or not caller.sees(row["topic"]):
         raise not_found_problem(message_id)
-    return fan_out.hide_copies(caller, row)
+    return redaction.shown_message(caller, fan_out.hide_copies(caller, row))
 
 
 def not_found_problem(message_id: int) -> Problem:

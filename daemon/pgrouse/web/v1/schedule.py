@@ -17,6 +17,7 @@ from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, reading, run_read, writing
+from pgrouse.web.access.redaction import shown_json
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
@@ -38,7 +39,7 @@ from pgrouse.web.v1.model import (
     members_of,
     plain,
 )
-from pgrouse.web.v1.response import ApiResponse
+from pgrouse.web.v1.response import ApiResponse, raw
 from pgrouse.web.v1.route import StrictRoute
 
 T = TypeVar("T")
@@ -175,7 +176,7 @@ async def list_schedules(
     after = cursor.decode_name("schedules", cursor_)
     found = await run_read(request, queries.find_schedules(after=after, regexps=caller.regexps, most=limit))
     end = cursor.encode_end("schedules", [each.name for each in found], limit)
-    return ApiResponse({"schedules": list(map(ScheduleDetail.of, found)), "next": end})
+    return ApiResponse({"schedules": [_detail(caller, each) for each in found], "next": end})
 
 
 @router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule", responses=responses(404))
@@ -183,7 +184,7 @@ async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response
     """Return a schedule."""
     async with reading(request) as conn:
         found = await _read_visible(conn, caller, Role.VIEWER, name)
-    return ApiResponse(ScheduleDetail.of(found))
+    return ApiResponse(_detail(caller, found))
 
 
 @router.get(
@@ -195,6 +196,12 @@ async def list_schedule_runs(request: Request, caller: Viewer, name: Name, limit
         await _read_visible(conn, caller, Role.VIEWER, name)
         found = await run_async(conn, queries.last_runs(name, limit))
     return ApiResponse({"runs": list(map(ScheduleRunDetail.of, found))})
+
+
+def _detail(caller: Caller, found: Schedule) -> dict[str, Any]:
+    payload = shown_json(caller, found.topic, "payload", found.payload_json)
+    headers = shown_json(caller, found.topic, "headers", found.headers_json)
+    return ScheduleDetail.of(found, payload=raw(payload), headers=raw(headers))
 
 
 async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> Schedule:
@@ -212,7 +219,7 @@ async def add_schedule(request: Request, caller: Operator, body: NewSchedule) ->
     async with writing(request, caller) as conn:
         await run_async(conn, queries.add_schedule(_columns(body, NewSchedule.model_fields)))
         found = await _read_visible(conn, caller, Role.OPERATOR, body.name)
-    return ApiResponse(ScheduleDetail.of(found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
+    return ApiResponse(_detail(caller, found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
 
 
 def _columns(body: NewSchedule | ScheduleChangeRequest, given: Iterable[str]) -> dict[str, Any]:
@@ -231,7 +238,7 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
         if changes:
             await run_async(conn, queries.change_schedule(name, changes))
             found = await _read_visible(conn, caller, Role.OPERATOR, name)
-    return ApiResponse(ScheduleDetail.of(found))
+    return ApiResponse(_detail(caller, found))
 
 
 @router.delete("/{name}", response_model=Removal, summary="Remove a schedule", responses=responses(404))

@@ -19,6 +19,7 @@ from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.doctor.finding import Finding
 from pgrouse.web.access.caller import Role
 from pgrouse.web.access.database_pool import reading, run_read, run_write, writing
+from pgrouse.web.access.redaction import shown_detail
 from pgrouse.web.access.registered_worker import check_operates
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.background.doctor_run import current_doctor_run
@@ -309,7 +310,8 @@ async def list_audit_entries(
     )
     found = await run_read(request, call)
     end = cursor.encode_end("audit", [each.id for each in found], limit)
-    return ApiResponse({"entries": list(map(AuditEntry.of, found)), "next": end})
+    entries = [AuditEntry.of(each, detail=shown_detail(caller, each.topic, each.detail)) for each in found]
+    return ApiResponse({"entries": entries, "next": end})
 
 
 @router.get("/tokens", response_model=TokenList, tags=["tokens"], summary="List tokens")
