@@ -1,5 +1,5 @@
--- Checks that the archive has its daily partitions, what the retention must keep, and that no row has a transaction id
--- from the future.
+-- Checks that the archive has its daily partitions and may drop them, what the retention must keep, and that no row has a
+-- transaction id from the future.
 --
 -- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `partitions`,
 -- `default_partition`, `future_xids`, `exports`.
@@ -36,6 +36,18 @@ BEGIN
     ELSE format('the archive has no partition for %s: what ends today goes into the default partition', v_missing) END;
   fix := CASE WHEN level <> 'ok' THEN 'SELECT messages.maintain_partitions();' END;
   RETURN NEXT;
+  FOR v_row IN
+    SELECT d.name, c.relowner::regrole AS owner
+    FROM messages.archive_days() AS d
+    JOIN pg_class AS c ON c.oid = format('messages.%I', d.name)::regclass
+    WHERE NOT d.is_ours
+    ORDER BY d.name
+  LOOP
+    level := 'warn';
+    what := format('the partition %s belongs to %s: the maintenance cannot delete its rows', v_row.name, v_row.owner);
+    fix := format('ALTER TABLE messages.%I OWNER TO %I;', v_row.name, current_user);
+    RETURN NEXT;
+  END LOOP;
 
   SELECT d.pages INTO v_pages FROM messages.archive_days() AS d WHERE d.day IS NULL;
   code := 'default_partition';

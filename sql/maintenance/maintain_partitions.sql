@@ -45,7 +45,7 @@ BEGIN
 
   FOR v_name IN
     SELECT d.name FROM messages.archive_days() AS d
-    WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
+    WHERE d.is_ours AND d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
   LOOP
     CONTINUE WHEN NOT messages.is_exported(v_name);
     -- Anyone who still writes into that day is waited for, and what came from there is looked at, before it is gone for

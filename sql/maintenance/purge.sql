@@ -38,7 +38,7 @@ BEGIN
     FROM messages.archive_days() AS d
     CROSS JOIN messages.topic AS t
     LEFT JOIN messages.purge_mark AS k ON k.partition = d.name AND k.topic = t.topic
-    WHERE t.retention IS NOT NULL AND k.done IS NOT TRUE AND d.pages > 0
+    WHERE t.retention IS NOT NULL AND k.done IS NOT TRUE AND d.pages > 0 AND d.is_ours
       AND (d.day IS NULL OR (t.retention < v_keep AND d.day + 1 <= ((v_now - t.retention) AT TIME ZONE 'UTC')::date))
     ORDER BY d.name, t.topic
   LOOP

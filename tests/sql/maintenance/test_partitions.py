@@ -304,3 +304,31 @@ def test_rows_that_commit_into_a_day_while_it_waits_to_be_dropped_are_not_lost(o
     made.result(timeout=60)
 
     assert queue.archived(2) is not None
+
+
+def test_a_partition_of_another_role_is_left_alone_and_all_others_are_maintained(own_queue: Queue) -> None:
+    queue = own_queue
+    first = today(queue)
+    day, next_day = first - timedelta(days=3), first - timedelta(days=2)
+    foreign = f"message_archive_{day:%Y%m%d}"
+    queue.conn.execute(
+        f"CREATE TABLE messages.{foreign} PARTITION OF messages.message_archive "
+        f"FOR VALUES FROM ('{day:%Y-%m-%d}Z') TO ('{next_day:%Y-%m-%d}Z')".encode()
+    )
+    archive(queue, 1, "-3 days")
+    archive(queue, 2, "0 days")
+    export(queue, upto=2)
+    queue.later("40 days")
+
+    ran = {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick()")}
+    found = queue.rows("SELECT level, what, fix FROM messages.examine_archive() WHERE code = 'partitions'")
+
+    assert ran["maintain_partitions"] > 0
+    assert ran["purge"] >= 0
+    assert (queue.archived(1) is None, queue.archived(2)) == (False, None)
+    assert queue.row("SELECT * FROM messages.purge_archive(messages.now())").deleted == 0
+    (wrong,) = [row for row in found if row.level != "ok"]
+    assert foreign in wrong.what
+    queue.conn.execute(wrong.fix.encode())
+    queue.call("maintain_partitions", 0)
+    assert queue.archived(1) is None
