@@ -130,6 +130,52 @@ def test_of_topics_that_are_paused_stopped_by_their_breaker_full_and_unhandled(
     assert {name.removeprefix("topic ") for name in held_back} == {"paused", "broken"}
 
 
+def test_of_dead_messages_of_which_some_are_redriven_and_others_are_silenced(
+    pgrouse: Shell, database: Database, queue: Queue, http: httpx.Client
+) -> None:
+    queue.call("register_worker", "w1", "h", 7, "1", ["fixed", "known", "open"], 10)
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 3 WHERE topic = '*'")
+    for topic in ("fixed", "known", "open"):
+        queue.publish_many(5, topic)
+        queue.settle("fail", queue.claim(topic), ["boom"] * 5)
+    queue.call("update_conditions")
+
+    queue.rows("SELECT FROM messages.redrive(ARRAY(SELECT id FROM messages.dead WHERE topic = 'fixed' LIMIT 2))")
+    queue.call("silence", None, "known", None, "1 hour")
+
+    counted, wrong = {"fixed": 3, "known": 5, "open": 5}, ["open"]
+    # SQL and the doctor
+    assert [row.topic for row in queue.rows("SELECT * FROM messages.open_conditions()")] == wrong
+    found = queue.rows("SELECT * FROM messages.doctor() WHERE code = 'dead_rate'")
+    assert [row.what for row in found] == ["more than 3 messages of open died in an hour"]
+    groups = queue.rows("SELECT topic, count - redriven AS count FROM messages.dead_groups()")
+    assert {row.topic: row.count for row in groups} == counted
+    # the command line
+    stats = pgrouse("stats", "--json").object
+    assert {each["topic"]: each["dead_last_day"] for each in stats["topics"]} == counted
+    assert [each["topic"] for each in stats["problems"]] == wrong
+    # the live view
+    reader, conn = SnapshotReader(), database.connect()
+    reader.read(conn, 0.0)
+    shown = reader.read(conn, 0.0)
+    assert {each.topic: each.dead_last_day for each in shown.topics} == counted
+    assert {each.topic: each.count for each in shown.dead or []} == counted
+    assert [each.topic for each in shown.problems] == wrong
+    # HTTP, and metrics
+    listed = http.get("/v1/topics").json()["topics"]
+    assert {each["topic"]: each["dead_last_day"] for each in listed} == counted
+    metrics = http.get("/metrics").text
+    assert {topic for topic in counted if f'kind="dead_rate",severity="page",topic="{topic}"' in metrics} == set(wrong)
+    for topic, count in counted.items():
+        assert f'pgrouse_queue_dead_messages{{topic="{topic}"}} {count:.1f}' in metrics
+    # the dashboard: the problem, and the page that its button opens
+    overview = http.get("/", headers={"accept": "text/html"}).text
+    assert ("1 problem<" in overview, ">13</dd>" in overview) == (True, True)
+    for topic, count in counted.items():
+        page = http.get("/messages", params={"topic": topic, "state": "dead"}, headers={"accept": "text/html"}).text
+        assert page.count('<tr id="m') == count
+
+
 @pytest.fixture
 def http(database: Database) -> Iterator[httpx.Client]:
     """A client of a web server on this database, without tokens: its caller may do everything."""

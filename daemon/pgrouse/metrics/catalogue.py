@@ -86,7 +86,7 @@ DEPTH = _gauge(
 OLDEST = _gauge("pgrouse_queue_oldest_ready_seconds", "How long the oldest ready message has been ready.", "topic")
 DEAD = _gauge(
     "pgrouse_queue_dead_messages",
-    "Messages that died in the last 24 hours; counted up to 10000 of all topics.",
+    "Messages that died in the last 24 hours and were not redriven.",
     "topic",
 )
 DIED = _counter("pgrouse_dead_messages_total", "Messages that ever died, by how; it never falls.", "topic", "result")

@@ -193,7 +193,7 @@ def _totals(topics: list[Row], *, are_all: bool) -> QueueTotals:
 
 
 def _by_workload(row: Row) -> tuple[Any, ...]:
-    """Order topics: those with most to do first, by the number of digits, so that rows do not jump."""
+    """Order topics: those with most to do first, by the number of digits: rows do not jump with each message."""
     return (*(-len(str(row[name])) if row[name] else 0 for name in ("ready", "running", "delayed")), row["topic"])
 
 
