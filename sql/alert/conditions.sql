@@ -140,7 +140,7 @@ BEGIN
          format(
            'see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic,
            d.topic)
-  -- What was redriven, or is silenced, does not count.
+  -- Redriven and silenced messages do not count.
   FROM messages.dead_rates() AS d
   WHERE d.topic NOT IN (
     SELECT e.topic FROM messages.explained_conditions() AS e WHERE e.kind = 'dead_rate'

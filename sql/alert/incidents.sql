@@ -46,7 +46,7 @@ AS $$
     FROM condition AS c
     LEFT JOIN told AS t
       ON t.kind = c.kind AND t.topic IS NOT DISTINCT FROM c.topic
-      -- What they were told of this one, and not of one before or after it.
+      -- Each condition has what they were told of it, and not of an earlier or a later one.
       AND t.last_at >= c.since AND t.first_at <= coalesce(c.ended_at, 'infinity')
     UNION ALL
     (SELECT t.kind, t.topic, t.result, t.error_fingerprint, t.first_at, e.at, t.count, t.error, NULL, t.sinks,

@@ -1,6 +1,6 @@
 -- Delete alerts: delivered ones after a week, undelivered ones after the default retention of the archive.
--- Also deletes sent notifications, closed incidents and conditions that ended after a week, silences a month after their
--- end, and sinks without a delivery for a month.
+-- Also deletes sent notifications, closed incidents and conditions a week after their end, silences a month after
+-- theirs, and sinks without a delivery for a month.
 -- Called by: purge. Bounded: it checks the p_limit oldest of each. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_alerts(p_limit integer DEFAULT 1000)
 RETURNS bigint

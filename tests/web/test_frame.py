@@ -143,7 +143,7 @@ def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Q
 def test_no_word_of_a_table_is_broken(visitor: Visitor, queue: Queue, size: dict[str, int]) -> None:
     sample_data.busy(queue)
     queue.policy("payment.capture", max_attempts=3)
-    queue.call("pause", "payment.capture", "the provider is down, and nobody knows for how long it will be so")
+    queue.call("pause", "payment.capture", "the provider is down, and it says that this will last for some hours")
     sample_data.died(queue, "payment.capture")
     queue.call("drain_worker", "w-1")
     queue.publish("orphan", wait="-10 minutes")
