@@ -73,9 +73,9 @@ AS $$
            severity, i.began_at DESC, i.kind, i.topic
 $$;
 
--- Find out when the dead messages of a group were redriven, if all of them were. It looks at all only if the latest one
--- was redriven. A group of no topic is not looked at.
--- Called by: incidents. Locks: nothing. Result: when the latest one was redriven; NULL = some were not.
+-- Find out when the last of the dead messages of a group was redriven, if all of them were. It looks at all only if the
+-- latest one was redriven. A group of no topic is not looked at.
+-- Called by: incidents. Locks: nothing. Result: NULL = some were not redriven.
 CREATE OR REPLACE FUNCTION messages.redriven_at(
   p_topic text, p_result text, p_error_fingerprint text, p_first_at timestamptz, p_latest bigint
 )
@@ -83,14 +83,14 @@ RETURNS timestamptz
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT r.redriven_at
-  FROM messages.redrive_log AS r
-  WHERE r.archived_id = p_latest AND p_topic IS NOT NULL AND NOT EXISTS (
-    SELECT FROM messages.message_archive AS a
-    -- A message is archived at the begin of its transaction, and its alert is raised at the end.
-    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = p_topic COLLATE "C"
-      AND a.archived_at >= p_first_at - interval '10 minutes'
-      AND (p_result IS NULL OR a.result = p_result)
-      AND (p_error_fingerprint IS NULL OR a.error_fingerprint = p_error_fingerprint)
-      AND (SELECT true FROM messages.redrive_log AS l WHERE l.archived_id = a.id LIMIT 1) IS NULL)
+  SELECT CASE WHEN bool_and(r.at IS NOT NULL) THEN max(r.at) END
+  FROM messages.message_archive AS a
+  LEFT JOIN LATERAL (SELECT l.redriven_at AS at FROM messages.redrive_log AS l WHERE l.archived_id = a.id OFFSET 0) AS r
+    ON true
+  -- A message is archived at the begin of its transaction, and its alert is raised at the end.
+  WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = p_topic COLLATE "C"
+    AND a.archived_at >= p_first_at - interval '10 minutes'
+    AND (p_result IS NULL OR a.result = p_result)
+    AND (p_error_fingerprint IS NULL OR a.error_fingerprint = p_error_fingerprint)
+    AND (SELECT true FROM messages.redrive_log AS l WHERE l.archived_id = p_latest LIMIT 1)
 $$;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.sql.alert.test_conditions import alerts, open_breaker, open_conditions_found
@@ -61,7 +63,7 @@ def test_an_incident_has_its_begin_count_and_end_and_stays_when_it_is_over(queue
         1,
         "messages of orphan are ready, and no worker handles the topic",
     )
-    assert ended.ended_at == queue.value("SELECT ended_at FROM messages.condition")
+    assert queue.value("SELECT messages.now()") - ended.ended_at < timedelta(minutes=5)
     assert incidents(queue, over=False) == []
     assert open_conditions_found(queue) == []
 
@@ -96,9 +98,9 @@ def test_a_redrive_of_a_group_ends_its_incident_at_once(queue: Queue) -> None:
     sink.deliver_all()
     assert [row.count for row in incidents(queue)] == [2, 1]
 
-    redrive(queue, ids[:1])
-    assert {row.state for row in incidents(queue)} == {"firing"}
     redrive(queue, ids[1:])
+    assert {row.state for row in incidents(queue)} == {"firing"}
+    redrive(queue, ids[:1])
 
     assert [(row.what, row.state, row.count) for row in incidents(queue)] == [
         ("another", "firing", 1),

@@ -162,7 +162,7 @@ def test_a_call_is_bounded(queue: Queue) -> None:
     assert alerts(queue) == 2
 
 
-def test_sent_notifications_and_closed_incidents_are_deleted_after_a_week_and_silences_after_a_month(
+def test_what_was_sent_and_what_ended_is_deleted_after_a_week_and_silences_after_a_month(
     queue: Queue,
 ) -> None:
     queue.stop_clock("2026-01-01")
@@ -170,18 +170,20 @@ def test_sent_notifications_and_closed_incidents_are_deleted_after_a_week_and_si
     raise_alert(queue)
     sink.deliver_all()
     queue.call("silence", topic="t", **{"for": "1 hour"})
+    ended = "INSERT INTO messages.condition (kind, since, ended_at, what, fix) SELECT 'cron_late', n, n, '', ''"
+    queue.conn.execute(f"{ended} FROM messages.now() AS n".encode())
     queue.later("1 hour")
     sink.next()
-    left = [("alert_delivery", 1), ("alert_incident", 1), ("silence", 1), ("alert_sink", 1)]
+    left = [("alert_delivery", 1), ("alert_incident", 1), ("condition", 1), ("silence", 1), ("alert_sink", 1)]
     assert [(table, count(queue, table)) for table, _ in left] == left
 
     queue.later("7 days")
     queue.call("prune_alerts")
 
-    assert [count(queue, table) for table, _ in left] == [0, 0, 1, 1]
+    assert [count(queue, table) for table, _ in left] == [0, 0, 0, 1, 1]
     queue.later("24 days")
     queue.call("prune_alerts")
-    assert [count(queue, table) for table, _ in left] == [0, 0, 0, 0]
+    assert [count(queue, table) for table, _ in left] == [0, 0, 0, 0, 0]
 
 
 def test_alerts_that_a_sink_has_not_taken_yet_are_kept(queue: Queue) -> None:
