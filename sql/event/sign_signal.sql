@@ -24,7 +24,7 @@ BEGIN
   IF p_number < 1 THEN
     RAISE EXCEPTION 'number of the signal "%" is %', p_name, p_number USING ERRCODE = '22023', HINT = 'use 1 or more';
   END IF;
-  IF p_until > messages.now() + interval '366 days' THEN
+  IF p_until > messages.now() + interval '366 days' OR NOT isfinite(p_until) THEN
     RAISE EXCEPTION 'a signed URL is to hold until %', p_until
       USING ERRCODE = '22023', HINT = 'use a time at most 366 days from now';
   END IF;

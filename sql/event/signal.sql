@@ -9,8 +9,8 @@
 -- first counts, however often it is repeated; NULL = in any case.
 -- Result: the id of the message; NULL = it has ended or was never published, and nothing was changed.
 -- Errors: 22004 without an id; 22023 for an invalid name, payload or number; for a payload that an
--- [encrypted](encryption.md) message would get unencrypted; and if the message has 1000 steps and signals, or 16 MiB
--- of signals. 25001 above READ COMMITTED, where it could not see that the message waits. 55P03 if another transaction
+-- [encrypted](encryption.md) message would get unencrypted; and if the message has 1000 signals, or 16 MiB of them.
+-- 25001 above READ COMMITTED, where it could not see that the message waits. 55P03 if another transaction
 -- that signals the same message stays open for longer than `lock_timeout` (10 s if that is not set).
 -- Locks: other signals for the same message, until the transaction ends. If the message waits for this event, also
 -- what `messages.retry_now` locks. It locks no message that runs: neither its handler nor its settle waits for this
@@ -73,19 +73,18 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'signal without a payload, and let the handler read what it needs';
   END IF;
 
-  SELECT count(*) AS steps,
-         coalesce(sum(octet_length(s.result::text)) FILTER (WHERE s.name LIKE 'event:%'), 0) AS bytes,
+  SELECT count(*) AS taken, coalesce(sum(octet_length(s.result::text)), 0) AS bytes,
          count(n.number) AS signals, coalesce(max(n.number), 0) AS last
   INTO v_kept
   FROM messages.step AS s
   CROSS JOIN LATERAL (SELECT messages.event_number(s.name, p_name) AS number) AS n
-  WHERE s.message_id = p_id;
+  WHERE s.message_id = p_id AND s.name LIKE 'event:%';
   IF v_kept.signals >= p_number THEN
     RETURN p_id;
   END IF;
-  IF v_kept.steps >= 1000 OR v_kept.bytes + v_bytes > 16777216 THEN
-    RAISE EXCEPTION 'message % has % steps and signals, with % bytes of signals', p_id, v_kept.steps, v_kept.bytes
-      USING ERRCODE = '22023', HINT = 'a message takes 1000 steps and signals, and 16777216 bytes of signals';
+  IF v_kept.taken >= 1000 OR v_kept.bytes + v_bytes > 16777216 THEN
+    RAISE EXCEPTION 'message % has % signals, with % bytes', p_id, v_kept.taken, v_kept.bytes
+      USING ERRCODE = '22023', HINT = 'a message takes 1000 signals, and 16777216 bytes of signals';
   END IF;
   INSERT INTO messages.step (message_id, name, result, attempt)
   VALUES (

@@ -8,7 +8,8 @@
 -- this one. `p_timeouts`: how long each waits at most, cut to 1,000 years; NULL = without a limit. The time counts
 -- from the first settle of this wait: a wait that is interrupted and begins again keeps its end.
 -- Result: the ids whose lock was lost; nothing was changed for them.
--- Errors: 22023 for an invalid name; otherwise as `messages.defer`.
+-- Errors: 22023 for an invalid name; 25001 above READ COMMITTED, where it could not see that a signal has come;
+-- otherwise as `messages.defer`.
 -- Locks: as `messages.defer`; and signals for the messages, without waiting: while one is being given, the message
 -- comes back after a second.
 -- Called by: workers.
@@ -28,6 +29,10 @@ AS $$
 DECLARE
   v_untils timestamptz[];
 BEGIN
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'wait_for_event needs READ COMMITTED: this transaction cannot see which signals have come'
+      USING ERRCODE = '25001', HINT = 'settle in a transaction with ISOLATION LEVEL READ COMMITTED';
+  END IF;
   PERFORM messages.check_event_name(e.name) FROM unnest(p_ids, p_names) AS e (id, name);
   v_untils := ARRAY(
     SELECT messages.begin_wait(e.id, e.claim_id, e.name, e.number, e.timeout)

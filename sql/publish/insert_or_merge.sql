@@ -57,6 +57,10 @@ BEGIN
     WHEN p_on_conflict = 'append' AND messages.has_payload(v_pending) THEN 'dropped'
     ELSE p_on_conflict
   END;
+  -- Before it is debounced: a wait for an event that ends has moved its time.
+  IF outcome = 'replaced' AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
+    PERFORM messages.delete_replaced_steps(insert_or_merge.id);
+  END IF;
   -- A statement of its own, since the one above would prepare this for every publish. It holds the lock of the row.
   IF p_new.debounce_limit IS NOT NULL AND outcome IN ('replaced', 'appended') THEN
     PERFORM messages.debounce_message(insert_or_merge.id, p_new.available_at);
@@ -64,10 +68,6 @@ BEGIN
   -- The result may tell what the message has: others who expected it may not know what this role has put there.
   IF outcome IN ('replaced', 'appended') THEN
     DELETE FROM messages.expected_result AS x WHERE x.message_id = insert_or_merge.id AND x.role <> session_user;
-  END IF;
-  -- The steps that a run saved for the old payload, before it returned its attempt, do not count for the new one.
-  IF outcome = 'replaced' AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
-    DELETE FROM messages.step AS s WHERE s.message_id = insert_or_merge.id;
   END IF;
   -- One that waits for others is released with the newest TTL.
   IF outcome IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
@@ -107,5 +107,21 @@ STABLE
 AS $$
 BEGIN
   RETURN (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = p_id);
+END
+$$;
+
+-- Delete the steps of a message whose payload was replaced: a run saved them for the old payload, before it returned
+-- its attempt. A wait for an event is one of them: without it no signal makes the message available, so it is made
+-- available here.
+-- Called by: insert_or_merge, which has just changed the message. Locks: the steps; as make_available.
+CREATE OR REPLACE FUNCTION messages.delete_replaced_steps(p_id bigint)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  DELETE FROM messages.step AS s WHERE s.message_id = p_id;
+  IF FOUND AND (SELECT m.history -> -1 ->> 'outcome' = 'waiting' FROM messages.message AS m WHERE m.id = p_id) THEN
+    PERFORM messages.make_available(ARRAY[p_id]);
+  END IF;
 END
 $$;

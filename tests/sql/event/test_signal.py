@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -286,15 +285,15 @@ def test_a_second_signal_gives_up_where_the_first_stays_open(queue: Queue, other
 
 
 @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-def test_above_read_committed_a_signal_is_refused(queue: Queue, level: psycopg.IsolationLevel) -> None:
+def test_above_read_committed_signals_and_waits_are_refused(queue: Queue, level: psycopg.IsolationLevel) -> None:
     published = queue.publish()
+    claimed = queue.claim_one()
     queue.conn.isolation_level = level
 
-    with (
-        pytest.raises(errors.ActiveSqlTransaction, match="signal needs READ COMMITTED"),
-        queue.conn.transaction(),
-    ):
+    with pytest.raises(errors.ActiveSqlTransaction, match="signal needs READ COMMITTED"), queue.conn.transaction():
         signal(queue, published)
+    with pytest.raises(errors.ActiveSqlTransaction, match="event needs READ COMMITTED"), queue.conn.transaction():
+        wait(queue, claimed)
 
 
 # What else may happen to a message that waits.
@@ -338,7 +337,7 @@ def test_its_ordered_channel_waits_with_it(queue: Queue) -> None:
     assert queue.claim_one().id == second
 
 
-def test_a_replaced_payload_begins_without_the_events_of_the_old_one(queue: Queue) -> None:
+def test_a_replaced_payload_begins_at_once_without_the_events_of_the_old_one(queue: Queue) -> None:
     published = queue.send(1, key="k").id
     signal(queue, published)
     wait(queue, queue.claim_one(), "later")
@@ -346,6 +345,18 @@ def test_a_replaced_payload_begins_without_the_events_of_the_old_one(queue: Queu
     assert queue.send(2, key="k", on_conflict="replace").id == published
 
     assert queue.value("SELECT count(*) FROM messages.step") == 0
+    assert [row.id for row in queue.claim()] == [published]
+
+
+def test_a_debounced_payload_ends_a_wait_after_its_own_time(queue: Queue) -> None:
+    published = queue.send(1, key="k", debounce="0").id
+    wait(queue, queue.claim_one(), timeout=None)
+
+    queue.send(2, key="k", debounce="1 hour")
+
+    assert queue.claim() == []
+    queue.later("61 minutes")
+    assert [row.id for row in queue.claim()] == [published]
 
 
 def test_a_redrive_takes_its_signals_along_and_begins_a_wait_that_timed_out_again(queue: Queue) -> None:
@@ -516,8 +527,11 @@ def test_a_message_takes_a_bounded_number_and_size_of_signals(queue: Queue) -> N
     for _ in range(16):
         signal(queue, large, payload="x" * 1_000_000)
 
-    with pytest.raises(errors.InvalidParameterValue, match="has 1000 steps and signals"):
+    with pytest.raises(errors.InvalidParameterValue, match="has 1000 signals"):
         signal(queue, many)
+    claimed = queue.claim(limit=1)[0]
+    assert claimed.id == many
+    assert queue.call("save_step", many, claimed.claim_id, "of the handler", Jsonb(1)) is True
     with pytest.raises(errors.InvalidParameterValue, match="bytes of signals"):
         signal(queue, large, payload="x" * 1_000_000)
 
@@ -610,11 +624,10 @@ def test_the_signature_is_an_hmac_of_sha_256(queue: Queue) -> None:
     assert signature == hmac.new(secret[:32], text, hashlib.sha256).hexdigest()
 
 
-def test_a_signed_url_holds_a_year_at_most(queue: Queue) -> None:
-    published = queue.publish()
-
+@pytest.mark.parametrize("until", ["messages.now() + interval '367 days'", "'infinity'", "'-infinity'"])
+def test_a_signed_url_holds_a_year_at_most(queue: Queue, until: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="a signed URL is to hold until"):
-        queue.call("sign_signal", published, "ok", queue.value("SELECT messages.now()") + timedelta(days=367))
+        queue.value(f"SELECT messages.sign_signal(1, 'ok', {until})")
 
 
 def test_the_key_is_read_by_no_role(queue: Queue) -> None:
