@@ -32,8 +32,9 @@ BEGIN
   DELETE FROM messages.batch AS b WHERE b.id = ANY (v_ids);
   BEGIN
     LOCK TABLE messages.batch IN SHARE MODE NOWAIT;
-    -- A statement of its own: the look must be younger than the lock.
-    PERFORM setval('messages.batch_flag', 1) WHERE NOT EXISTS (SELECT FROM messages.batch);
+    -- A statement of its own: the look must be younger than the lock, as it is not above READ COMMITTED.
+    PERFORM setval('messages.batch_flag', 1)
+    WHERE NOT EXISTS (SELECT FROM messages.batch) AND current_setting('transaction_isolation') = 'read committed';
     RAISE EXCEPTION 'done' USING ERRCODE = 'PGR00';
   EXCEPTION WHEN lock_not_available OR SQLSTATE 'PGR00' THEN
     NULL;

@@ -1,6 +1,7 @@
 -- Publish the messages that a batch has for what is the case by now, each once.
 -- Called by: finish_batch, apply_batch_changes, apply_missed_batch_changes. A message that its topic refuses, or for
--- which a lock cannot be had in time, is left to the next tick: no settle fails because of it.
+-- which a lock cannot be had in time, is left to the next tick, behind those of other batches: no settle fails because
+-- of it.
 -- Locks: the rows of messages.batch_callback, and those of a publish.
 CREATE OR REPLACE FUNCTION messages.publish_batch_callbacks(p_batch bigint)
 RETURNS void
@@ -21,10 +22,11 @@ BEGIN
     BEGIN
       SELECT p.id INTO v_id FROM messages.publish(v_each.topic, v_payload) AS p;
       UPDATE messages.batch_callback AS c
-      SET message_id = v_id, error = CASE WHEN v_id IS NULL THEN 'topic ' || v_each.topic || ' is full' END
+      SET message_id = v_id, error = CASE WHEN v_id IS NULL THEN 'topic ' || v_each.topic || ' is full' END,
+        due_at = CASE WHEN v_id IS NULL THEN messages.now() ELSE c.due_at END
       WHERE c.batch_id = v_each.batch_id AND c.event = v_each.event;
     EXCEPTION WHEN OTHERS THEN
-      UPDATE messages.batch_callback AS c SET error = left(SQLERRM, 1000)
+      UPDATE messages.batch_callback AS c SET error = left(SQLERRM, 1000), due_at = messages.now()
       WHERE c.batch_id = v_each.batch_id AND c.event = v_each.event;
     END;
   END LOOP;

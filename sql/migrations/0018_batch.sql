@@ -55,8 +55,9 @@ WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX batch_change_xid ON messages.batch_change (xid);
 CREATE INDEX batch_change_batch ON messages.batch_change (batch_id);
 
--- The messages that a batch publishes: each once. due_at: when that was the case; message_id: the message, published in
--- the same transaction, unless its topic refused it: then error tells why, and the tick tries again.
+-- The messages that a batch publishes: each once. due_at: when that was the case, or was last refused; message_id: the
+-- message, published in the same transaction, unless its topic refused it: then error tells why, and the tick tries
+-- again.
 CREATE TABLE messages.batch_callback (
   batch_id   bigint   NOT NULL,
   event      text     NOT NULL CHECK (event IN ('finish', 'failure', 'success')),

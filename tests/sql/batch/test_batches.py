@@ -129,6 +129,21 @@ def test_a_topic_that_refuses_what_a_batch_publishes_fails_no_settle_and_the_tic
     assert "error" not in state(queue, batch).callbacks["finish"]
 
 
+def test_a_topic_that_refuses_keeps_no_other_topic_from_what_is_published_again(queue: Queue) -> None:
+    queue.policy("closed", accept_publishes=False)
+    queue.policy("finish", accept_publishes=False)
+    for topic in ["closed"] * 100 + ["finish"]:
+        queue.call("close_batch", queue.call("create_batch", on_finish=topic))
+    queue.policy("finish", accept_publishes=True)
+
+    for _ in range(100):
+        queue.call("apply_missed_batch_changes")
+        if callbacks(queue)["finish"]:
+            break
+
+    assert callbacks(queue)["finish"] == 1
+
+
 # Every end counts
 
 
@@ -542,6 +557,54 @@ def test_above_read_committed_the_tick_counts(queue: Queue, level: str) -> None:
     assert callbacks(queue) == {"finish": 1, "failure": 0, "success": 1}
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_batch_that_is_closed_with_an_old_snapshot_waits_for_what_was_published_since(
+    queue: Queue, other: Queue, level: str
+) -> None:
+    batch = queue.call("create_batch", **TOPICS)
+    with other.conn.transaction():
+        other.conn.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        other.rows("SELECT FROM messages.message")
+        queue.publish(batch_id=batch)
+        other.call("close_batch", batch)
+    queue.call("apply_missed_batch_changes")
+    before = state(queue, batch).state
+
+    settle_all(queue)
+
+    assert (before, state(queue, batch).state) == ("closed", "finished")
+    assert callbacks(queue) == {"finish": 1, "failure": 0, "success": 1}
+
+
+def test_a_batch_that_a_session_holds_keeps_no_other_from_being_counted(queue: Queue, other: Queue) -> None:
+    held, free = (queue.call("create_batch") for _ in range(2))
+    for batch in (held, free):
+        queue.publish(batch_id=batch)
+    queue.conn.execute("SET default_transaction_isolation = 'repeatable read'")
+    settle_all(queue)
+    queue.conn.execute("RESET default_transaction_isolation")
+
+    with other.conn.transaction():
+        other.call("close_batch", held)
+        queue.call("apply_missed_batch_changes")
+        counted = counts(queue, held), counts(queue, free)
+
+    assert counted == ((1, 0, 0, 0), (0, 1, 0, 0))
+
+
+def test_the_commit_of_many_publishes_reads_each_change_a_few_times(queue: Queue, other: Queue) -> None:
+    batch = queue.call("create_batch")
+
+    with queue.conn.transaction():
+        for _ in range(200):
+            queue.publish(batch_id=batch)
+
+    queue.rows("SELECT pg_stat_force_next_flush()")
+    reads = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'batch_change_xid'"
+    assert counts(queue, batch) == (200, 0, 0, 0)
+    assert 200 <= other.value(reads) < 2000
+
+
 def test_several_settles_in_one_transaction_lock_the_counts_in_one_order(queue: Queue, other: Queue) -> None:
     batch = queue.call("create_batch", **TOPICS)
     first = queue.publish(batch_id=batch)
@@ -628,6 +691,19 @@ def test_the_tick_forgets_old_batches_and_then_no_publish_looks_for_one(queue: Q
     for table in ("batch", "batch_shard", "batch_callback"):
         assert queue.value(f"SELECT count(*) FROM messages.{table}") == 0
     assert queue.value("SELECT last_value FROM messages.batch_flag") == 1
+
+
+def test_a_tick_with_an_old_snapshot_forgets_no_batch_that_it_does_not_see(queue: Queue, other: Queue) -> None:
+    queue.call("create_batch")
+    queue.conn.execute("DELETE FROM messages.batch")
+
+    with other.conn.transaction():
+        other.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        other.rows("SELECT FROM messages.message")
+        queue.call("create_batch")
+        other.call("prune_batches")
+
+    assert queue.value("SELECT last_value FROM messages.batch_flag") == 2
 
 
 def test_a_message_whose_batch_is_forgotten_ends_and_is_redriven_as_any_other(queue: Queue) -> None:
