@@ -1,5 +1,5 @@
 -- Lock a row of messages.mutex, or fail: for work that cannot be left to a later call.
--- Called by: the triggers topic_changed and subscription_changed, lock_policies. Locks: as lock_mutex; waited for as
+-- Called by: begin_policy_change, lock_policies. Locks: as lock_mutex; waited for as
 -- long as the session's lock_timeout says, 10 s where it says nothing. Errors: 55P03.
 CREATE OR REPLACE FUNCTION messages.wait_mutex(p_kind text)
 RETURNS void

@@ -2,8 +2,7 @@
 -- every call reads it. The row '*' of the defaults cannot be deleted: without it no policy could be read, and no
 -- message settled. It also records which topics publishes must check. If a rate was raised, what the old rate charged
 -- is reduced.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the bits are made from all
--- rows, so that two changes must see each other; as clamp_rates.
+-- Locks: as begin_policy_change, since the bits are made from all rows; as clamp_rates.
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -43,7 +42,7 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-  PERFORM messages.wait_mutex('policies');
+  PERFORM messages.begin_policy_change();
   PERFORM messages.inherit_policies();
   PERFORM messages.set_policy_bits();
   PERFORM messages.clamp_rates();

@@ -1,7 +1,7 @@
 -- Refuse subscriptions that form a cycle, except for a topic that subscribes to itself: a message would be copied
 -- forever. It also sets the bits of topics with subscribers, so that publishing checks them.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that form a
--- cycle together must see each other, and one of policies sets bits, too.
+-- Locks: as begin_policy_change: two changes that form a cycle together must see each other, and one of policies sets
+-- bits, too.
 CREATE OR REPLACE FUNCTION messages.subscription_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -11,7 +11,7 @@ DECLARE
   v_circle text;
   v_dead   text;
 BEGIN
-  PERFORM messages.wait_mutex('policies');
+  PERFORM messages.begin_policy_change();
   SELECT s.topic || ' to ' || s.subscriber INTO v_dead
   FROM messages.subscription AS s WHERE s.subscriber LIKE '%.dlq' OR s.topic LIKE '%.dlq' LIMIT 1;
   IF v_dead IS NOT NULL THEN

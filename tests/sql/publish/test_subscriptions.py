@@ -60,6 +60,14 @@ def test_two_concurrent_subscriptions_cannot_close_a_cycle_together(
         closing.result(timeout=60)
 
 
+def test_a_subscription_with_an_old_snapshot_fails_and_closes_no_cycle(queue: Queue, other: Queue) -> None:
+    with pytest.raises(errors.SerializationFailure), other.conn.transaction():
+        other.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        other.rows("SELECT FROM messages.subscription")
+        subscribe(queue, ("a", "b"))
+        subscribe(other, ("b", "a"))
+
+
 @pytest.mark.parametrize("pair", [("a", "b.dlq"), ("a.dlq", "b")])
 def test_dead_letter_topics_cannot_subscribe_or_be_subscribed_to(queue: Queue, pair: tuple[str, str]) -> None:
     with pytest.raises(psycopg.Error, match="reserved for dead letters") as caught:
