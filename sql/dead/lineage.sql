@@ -51,6 +51,7 @@ BEGIN
         WHEN m.claim_id IS NOT NULL THEN 'running'
         WHEN m.available_at <= messages.now() THEN 'ready'
         WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+        WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
         ELSE 'delayed'
       END AS state
     FROM messages.message AS m WHERE m.id = c.id

@@ -24,7 +24,7 @@ DECLARE
   v_last_channel text    := CASE
     WHEN getdatabaseencoding() LIKE 'EUC%' THEN convert_from(E'\\xfefe', getdatabaseencoding())
     ELSE chr(CASE getdatabaseencoding() WHEN 'UTF8' THEN 1114111 ELSE 255 END) END;
-  v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying'] THEN v_now
+  v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying', 'waiting'] THEN v_now
     ELSE 'infinity' END;
 BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
@@ -59,7 +59,8 @@ BEGIN
              messages.matches_search(
                p_search, m.topic,
                CASE WHEN m.available_at <= v_now THEN 'ready'
-                 WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
+                 WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+                 WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting' ELSE 'delayed' END,
                m.channel, m.key, m.history -> -1 ->> 'error',
                CASE WHEN (p_search).fingerprint IS NOT NULL
                  THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
@@ -95,7 +96,8 @@ BEGIN
            messages.matches_search(
              p_search, m.topic,
              CASE WHEN m.available_at <= v_now THEN 'ready'
-               WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
+               WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+               WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting' ELSE 'delayed' END,
              m.channel, m.key, m.history -> -1 ->> 'error',
              CASE WHEN (p_search).fingerprint IS NOT NULL
                THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,

@@ -1,6 +1,6 @@
 -- The state of every message, live or archived, as one word.
--- ready: may be claimed; delayed: due later; retrying: due later after a failed attempt; running: locked; else its
--- result.
+-- ready: may be claimed; delayed: due later; retrying: due later after a failed attempt; waiting: its handler waits for
+-- an event; running: locked; else its result.
 CREATE OR REPLACE VIEW messages.state
 WITH (security_invoker = true) AS
 SELECT
@@ -9,6 +9,7 @@ SELECT
     WHEN m.claim_id IS NOT NULL THEN 'running'
     WHEN m.available_at <= clock_timestamp() THEN 'ready'
     WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+    WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
     ELSE 'delayed'
   END AS state,
   m.attempts, m.created_at, m.available_at, m.locked_by, m.lock_expires_at,

@@ -31,6 +31,7 @@ BEGIN
              WHEN EXISTS (SELECT FROM messages.blocked_message AS w WHERE w.id = m.id) THEN 'blocked'
              WHEN m.available_at <= messages.now() THEN 'ready'
              WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+             WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
              ELSE 'delayed'
            END AS state
     FROM messages.message AS m WHERE m.id = n.id

@@ -136,6 +136,22 @@ def test_the_list_can_be_sorted_and_says_what_was_sorted(
     )
 
 
+def test_a_message_that_waits_for_an_event_is_waiting(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish("orders")
+    queue.publish("orders", wait="1 hour")
+    claimed = queue.claim_one("orders")
+    wait = "SELECT messages.wait_for_event(%s, %s, '{approved}', '{1}')"
+    queue.value(wait, [[claimed.id], [claimed.claim_id]])
+
+    page = visitor.open("/messages?state=waiting")
+
+    row = page.locator("#found tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(str(published))
+    expect(row.locator("[data-label=State]")).to_have_text("waiting")
+    expect(row.locator("[data-label=When]")).to_have_text("for an event")
+
+
 def test_a_page_has_as_many_rows_as_were_chosen(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(30)
     page = visitor.open("/messages")

@@ -422,11 +422,14 @@ def codes(queue: Queue, message_id: int) -> list[str]:
     return [row.code for row in queue.rows("SELECT code FROM messages.explain(%s)", [message_id])]
 
 
-def test_it_is_delayed_in_lists_and_counts(queue: Queue) -> None:
+def test_it_is_waiting_in_lists_and_counted_among_the_delayed(queue: Queue) -> None:
     published = queue.publish()
     wait(queue, queue.claim_one())
 
-    assert queue.value("SELECT state FROM messages.state WHERE id = %s", [published]) == "delayed"
+    assert queue.value("SELECT state FROM messages.state WHERE id = %s", [published]) == "waiting"
+    for states, listed in ((["waiting"], [published]), (["delayed"], []), (["ready", "delayed", "retrying"], [])):
+        rows = queue.rows("SELECT id, state FROM messages.find_messages(p_states => %s) WHERE id IS NOT NULL", [states])
+        assert [row.id for row in rows if row.state == "waiting"] == listed
     assert queue.value("SELECT delayed FROM messages.stats() WHERE topic = 't'") == 1
 
 

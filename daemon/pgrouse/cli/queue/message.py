@@ -21,7 +21,7 @@ from pgrouse.terminal.command import CliSession, CommandGroup
 from pgrouse.terminal.param_types import DURATION, MESSAGE_ID, RESULTS
 from pgrouse.terminal.table import Column
 
-LIVE_STATES = ("ready", "delayed", "retrying", "running")
+LIVE_STATES = ("ready", "delayed", "retrying", "waiting", "running")
 
 
 @click.group(cls=CommandGroup)
@@ -96,6 +96,7 @@ def style_of_state(state: str) -> str:
         "success": "green",
         "retrying": "yellow",
         "delayed": "dim",
+        "waiting": "dim",
         "cancelled": "dim",
         "ready": "",
     }.get(state, "red")

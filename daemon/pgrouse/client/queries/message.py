@@ -19,6 +19,7 @@ STATE = """
     WHEN m.claim_id IS NOT NULL THEN 'running'
     WHEN m.available_at <= clock_timestamp() THEN 'ready'
     WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+    WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
     ELSE 'delayed'
   END"""
 

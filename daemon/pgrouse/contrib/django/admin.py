@@ -30,7 +30,7 @@ from pgrouse.format import plural
 
 # The maximum number of messages in a list; filters and the search find others.
 LISTED = 1000
-WAITING = ("ready", "delayed", "retrying", "running")
+WAITING = ("ready", "delayed", "retrying", "waiting", "running")
 DEAD = ("failed", "lock_expired", "rejected", "expired")
 
 

@@ -33,6 +33,7 @@ STATUS = {
     "ready": TaskResultStatus.READY,
     "delayed": TaskResultStatus.READY,
     "retrying": TaskResultStatus.READY,
+    "waiting": TaskResultStatus.READY,
     "running": TaskResultStatus.RUNNING,
     "success": TaskResultStatus.SUCCESSFUL,
 }

@@ -25,6 +25,7 @@ KINDS = (
     ("running", "info"),
     ("ready", ""),
     ("delayed", ""),
+    ("waiting", ""),
     ("blocked", ""),
     ("success", "good"),
 )

@@ -41,6 +41,7 @@ STATES = [
     ("ready", "Ready"),
     ("scheduled", "Delayed"),
     ("retrying", "Retrying"),
+    ("waiting", "Waiting"),
     ("success", "Success"),
     ("dead", "Dead"),
     ("cancelled", "Cancelled"),

@@ -50,14 +50,14 @@ MAX_FACETS = 12
 COLUMNS = {
     "": ("ready", "delayed", "running"),
     "live": ("ready", "delayed", "running"),
-    "waiting": ("ready", "delayed"),
     "ready": ("ready",),
     "scheduled": ("delayed",),
     "running": ("running",),
     "dead": ("dead_last_day",),
 }
-# The delayed and the retrying are counted together.
-COLUMN_OF_STATE = {"ready": "ready", "delayed": "delayed", "retrying": "delayed", "running": "running"}
+# What is due later is counted together.
+LATER = {"delayed", "retrying", "waiting"}
+COLUMN_OF_STATE = {"ready": "ready", **dict.fromkeys(LATER, "delayed"), "running": "running"}
 ESTIMATED = ("ready", "delayed")
 MAX_WORKERS = 200
 
@@ -114,8 +114,8 @@ async def estimate_waiting(
 ) -> Count | None:
     """Estimate how many live messages in these states a search finds; None if that cannot be told without searching."""
     columns = {COLUMN_OF_STATE.get(state, "") for state in states}
-    is_half = len({"delayed", "retrying"} & set(states)) == 1
-    if not states or "" in columns or is_half or wanted.filters().keys() - {"state", "topic"}:
+    is_part = LATER & set(states) not in (set(), LATER)
+    if not states or "" in columns or is_part or wanted.filters().keys() - {"state", "topic"}:
         return None
     visible = await read_topic_counts(conn, caller)
     found = _sum((await _read_chosen(conn, caller, wanted, visible)).rows, sorted(columns))

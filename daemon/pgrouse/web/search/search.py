@@ -24,12 +24,12 @@ from pgrouse.web.access.database_pool import Connection, Row
 from pgrouse.web.access.redaction import check_content_filters
 from pgrouse.web.http.problem import Problem
 
-WAITING = ("ready", "delayed", "retrying")
+WAITING = ("ready", "delayed", "retrying", "waiting")
 LIVE = ("running", *WAITING)
 DEAD = ("failed", "rejected", "lock_expired", "expired")
 RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
-GROUPS = {"waiting": WAITING, "scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}
+GROUPS = {"scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}
 # What a list may be sorted by instead; only its first messages are sorted, up to this number.
 SORTS: dict[str, Callable[[Row], Any]] = {
     "oldest": lambda row: row["created_at"],
@@ -52,7 +52,7 @@ class Search:
 
     Attributes:
         topic, channel, key, fingerprint: exactly this one.
-        state: a state, a result, or waiting, scheduled, live, dead, ended.
+        state: a state, a result, or scheduled, live, dead, ended.
         error: a text that the last error has; A to Z in any case.
         payload: `customer.id = 42`, or a jsonpath.
         header: `tenant = acme`.

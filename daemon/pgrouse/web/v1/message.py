@@ -51,7 +51,7 @@ from pgrouse.web.v1.route import StrictRoute
 
 router = APIRouter(prefix="/v1", tags=["messages"], route_class=StrictRoute)
 
-STATES = ("ready", "delayed", "retrying", "running")
+STATES = ("ready", "delayed", "retrying", "waiting", "running")
 RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelled")
 State = Annotated[str, Field(pattern=f"^({'|'.join((*STATES, *RESULTS))})$")]
 
