@@ -46,10 +46,9 @@ class WorkflowNode(ResponseModel):
     """The messages that it comes after."""
 
 
-class WorkflowDetail(ResponseModel):
+class WorkflowDetail(WorkflowSummary):
     """A workflow with its messages, at most about 10,000, in the order in which they were published."""
 
-    workflow: WorkflowSummary
     messages: list[WorkflowNode]
     """A message that was redriven is replaced by the one that it became."""
 
@@ -71,5 +70,4 @@ async def get_workflow(request: Request, caller: Viewer, message_id: PathId) -> 
     """Return the workflow of a message: its own id is that of its first message."""
     async with reading(request) as conn:
         graph = await read_graph(conn, caller, message_id)
-    summary = WorkflowSummary.of(graph.workflow)
-    return ApiResponse({"workflow": summary, "messages": list(map(WorkflowNode.of, graph.messages))})
+    return ApiResponse(WorkflowDetail.of(graph.workflow, messages=list(map(WorkflowNode.of, graph.messages))))

@@ -112,6 +112,7 @@ TEXTS = {
     "while_paused": "What to do with ticks while the topic is paused: `publish` their messages, which wait, or `skip` "
     "them.",
     "workers": "The workers.",
+    "workflows": "The workflows of this page.",
 }
 
 # The values of members in examples, where these do not differ.
