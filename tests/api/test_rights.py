@@ -26,7 +26,7 @@ from tests.sql.queue import Queue
 # Routes that need no token.
 OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /v1/openapi.json", "GET /v1/docs", "GET /runbooks"),
-    *("GET /livez", "GET /readyz"),
+    *("GET /login/oidc", "GET /login/oidc/callback", "GET /livez", "GET /readyz"),
     # The signature is the right.
     *("GET /signal/{message_id}/{name:path}", "POST /signal/{message_id}/{name:path}"),
 }
