@@ -19,11 +19,12 @@ import pytest
 from fastapi import FastAPI, Request
 
 from pgrouse import publish
+from pgrouse.config.config import Config
 from pgrouse.web import Caller, MountedApp, app
 from pgrouse.web.access.caller import Role
 from pgrouse.web.page.page import NAVIGATION
 from tests.api.site import Site
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 
 PATH = re.compile(r'\s(?:href|src|action|hx-get|hx-post|data-live)="(/[^"]*)"')
 ADA = Caller("ada", frozenset(Role))
@@ -250,6 +251,34 @@ def test_its_connections_end_with_the_event_loop(
 
     asyncio.run(main())
     eventually(lambda: db.execute(connections).fetchone() == (0,))
+
+
+def test_several_queues_in_one_process_have_their_own_tokens_and_a_menu(database: Database, server: Postgres) -> None:
+    with server.new_database(template=server.migrated) as second:
+        mail = Config.model_validate(
+            {
+                "database": {"dsn": second.dsn},
+                "web": {"dashboards": {"orders": "http://shop.example.com/orders"}},
+                "alerts": {"environment": "mail"},
+            }
+        )
+        token = Site.token(type("Tokens", (), {"database": database})(), "operator", "publisher")  # type: ignore[arg-type]
+        other = Site.token(type("Tokens", (), {"database": second})(), "viewer")  # type: ignore[arg-type]
+        outer = FastAPI()
+        outer.mount("/orders", app(database.dsn, allowed_hosts=["*"]))
+        outer.mount("/mail", app(mail, allowed_hosts=["*"]))
+        client = Browser(outer)
+
+        def status(path: str, bearer: str) -> int:
+            return client.get(path, headers={"authorization": f"Bearer {bearer}"}).status_code
+
+        assert [status(f"/{each}/v1/topics", token) for each in ("orders", "mail")] == [200, 401]
+        assert [status(f"/{each}/v1/topics", other) for each in ("orders", "mail")] == [401, 200]
+        client.post("/mail/login", data={"token": other})
+        assert [client.get(f"/{each}/v1/topics").status_code for each in ("orders", "mail")] == [401, 200]
+        page = client.get("/mail/").text
+        assert "<summary>mail</summary>" in page
+        assert '<a href="http://shop.example.com/orders">orders</a>' in page
 
 
 @pytest.mark.long

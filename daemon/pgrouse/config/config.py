@@ -96,6 +96,7 @@ ModuleName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z_]\w*(\.[A-Z
 ListenAddress = Annotated[str, StringConstraints(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^(\*|(\*\.)?[A-Za-z0-9._-]+)$")]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
+DashboardName = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(printable)]
 LenientPath = Annotated[Path, Field(strict=False)]
 
 
@@ -292,6 +293,8 @@ class WebSettings(Section):
     fire even if no daemon runs."""
     deliver_alerts: bool = True
     """Deliver alerts to the sinks in `[alerts]` as a daemon does: they are sent even if no daemon runs."""
+    dashboards: dict[DashboardName, WebAddress] = Field(default_factory=dict)
+    """The addresses of dashboards of other queues, by name: a menu on each page leads to them."""
     redact: HandlerName | None = None
     """A function, as `module:function`, that decides which contents of messages viewers see. It is called with a
     `Content`, and returns what is shown."""

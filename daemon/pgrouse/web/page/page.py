@@ -77,8 +77,8 @@ def templates() -> Environment:
 def render(request: Request, template: str, **context: Any) -> HTMLResponse:
     """Return a page.
 
-    Templates see `request`, `path` (below the base), `caller` (None: not logged in), `csrf`, `static(name)` and the
-    context.
+    Templates see `request`, `path` (below the base), `caller` (None: not logged in), `csrf`, `static(name)`, the
+    `queue_name`, the `dashboards` of others, and the context.
     """
     text = render_fragment(request, template, **context)
     return HTMLResponse(with_base_in_page(text, base_path(request.scope)))
@@ -92,8 +92,17 @@ def render_fragment(request: Request, template: str, **context: Any) -> str:
         "caller": getattr(state, "caller", None),
         "csrf": getattr(state, "csrf", ""),
         "path": route_path(request.scope),
+        **_queues(request),
     }
     return templates().get_template(template).render(shared | context)
+
+
+def _queues(request: Request) -> dict[str, Any]:
+    """Return the name of this queue, and the dashboards of others; none for a request that did not come so far."""
+    if "app" not in request.scope:
+        return {"queue_name": None, "dashboards": {}}
+    settings = request.app.state.settings
+    return {"queue_name": settings.alerts.environment, "dashboards": settings.web.dashboards}
 
 
 def redirect_to_login(request: Request) -> Response:
