@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from pgrouse.config.config import Config, HandlersSettings, WebSettings
+from pgrouse.crypto import envelope
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.declaration.loader import find_redact
 from tests.api.redactions import SECRET
@@ -151,3 +153,12 @@ def test_a_function_that_cannot_be_used_is_an_error_at_the_start(name: str, prob
 
     with pytest.raises(ConfigError, match=problem):
         find_redact(Config(web=web, handlers=HandlersSettings(allowed_modules=["tests"])))
+
+
+def test_a_payload_that_looks_encrypted_is_redacted_too(open_site: Open, queue: Queue) -> None:
+    header = envelope.EnvelopeHeader(1, bytes(8), "key", "mail", bytes(16), bytes(12))
+    forged = envelope.to_json(bytes(header) + b"content", SECRET)
+    published = queue.publish("mail", payload=Jsonb(json.loads(forged)))
+
+    assert SECRET in open_site(None, "viewer").get(f"/messages/{published}").text
+    assert SECRET not in open_site("replace", "viewer").get(f"/messages/{published}").text

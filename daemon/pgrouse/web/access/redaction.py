@@ -29,6 +29,8 @@ PARTS = {
     "state_kept": "checkpoint",
     "progress": "progress",
 }
+# Parts of which an encrypted one is an envelope, and shown as such.
+ENVELOPED = ("output", "checkpoint", "step")
 # What a list shows instead of a large payload, or of bytes; no JSON looks like it.
 SIZE = re.compile(r"\d+ bytes|JSON of about \d+ kB")
 
@@ -39,7 +41,7 @@ class Content:
 
     Attributes:
         topic: the topic of the message.
-        part: payload, headers, output, checkpoint, progress, step or event; or body: bytes, or the beginning of them.
+        part: payload, headers, output, checkpoint, progress or step; or body: bytes, or the beginning of them.
         value: the content: decoded JSON, or bytes.
         roles: the roles of the viewer.
     """
@@ -78,7 +80,7 @@ class Redactor:
 
 def shown_json(caller: Caller, topic: str, part: str, text: str | None) -> str | None:
     """Return the JSON text that the caller sees instead of a JSON text."""
-    if caller.redactor is None or text is None:
+    if caller.redactor is None or text is None or (part in ENVELOPED and envelope.describe_json(text) is not None):
         return text
     try:
         value = json.loads(text)
@@ -107,11 +109,7 @@ def shown_message(caller: Caller, row: Row) -> Row:
     """
     if caller.redactor is None:
         return row | {"is_redacted": False}
-    shown = {
-        name: shown_json(caller, row["topic"], part, row[name])
-        for name, part in PARTS.items()
-        if envelope.describe_json(row[name]) is None
-    }
+    shown = {name: shown_json(caller, row["topic"], part, row[name]) for name, part in PARTS.items()}
     shown_row = row | shown | {"body": shown_body(caller, row["topic"], row["body"])}
     return shown_row | {"is_redacted": any(differs(row[name], shown_row[name]) for name in ("payload", "headers"))}
 

@@ -15,7 +15,9 @@ from pgrouse.client.queries.message import NEVER, find_steps, read_shown
 from pgrouse.client.queries.workflow import workflow_of
 from pgrouse.crypto import envelope
 from pgrouse.format import ShownProgress, harmless, show_age, show_progress
+from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.redaction import shown_json
 from pgrouse.web.page.json_view import hex_dump, pretty
 from pgrouse.web.search import search
 
@@ -60,14 +62,14 @@ async def read_context(conn: Connection, message_id: int) -> dict[str, Any]:
         "lineage": await read_rows(conn, lineage(message_id)),
         "neighbours": await read_rows(conn, workflow(message_id)),
         "workflow_id": await run_async(conn, workflow_of(message_id)),
-        "steps": await _steps(conn, message_id),
+        "steps": await read_rows(conn, find_steps(message_id)),
     }
 
 
-async def _steps(conn: Connection, message_id: int) -> list[Row]:
-    """Return what its steps returned; of an encrypted result only that it is one."""
-    rows = await read_rows(conn, find_steps(message_id))
-    return [row | {"result": envelope.describe_json(row["result"]) or row["result"]} for row in rows]
+def step(caller: Caller, topic: str, row: Row) -> Row:
+    """Return what a step returned, as the caller sees it; of an encrypted result only that it is one."""
+    result = shown_json(caller, topic, "step", row["result"])
+    return row | {"result": envelope.describe_json(result) or result}
 
 
 def contents(row: Row) -> dict[str, Any]:
