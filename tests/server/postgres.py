@@ -16,6 +16,7 @@ import psycopg
 from psycopg import sql
 
 from pgrouse import connection_schema, schema_name
+from pgrouse.devdb.sessions import end_sessions
 from pgrouse.install import schema
 
 CRON_DATABASE = "pgrouse_cron"
@@ -110,18 +111,8 @@ class Postgres:
         self._maintain("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
 
     def _drop(self, name: str) -> None:
-        # DROP … WITH (FORCE) alone waits in steps of 100 ms for connections that are just ending.
-        self._terminate_connections(name)
+        end_sessions(self._maintain("SELECT"), name)
         self._maintain("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
-
-    def _terminate_connections(self, name: str) -> None:
-        conn = self._maintain("SELECT")
-        conn.execute("SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s", [name])
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            time.sleep(0.002)
-            if not conn.execute("SELECT FROM pg_stat_activity AS a WHERE a.datname = %s", [name]).rowcount:
-                return
 
     def _maintain(self, statement: LiteralString, *names: str) -> psycopg.Connection[Any]:
         """Run a statement on the connection for maintenance, and return that connection.

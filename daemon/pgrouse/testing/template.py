@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from pgrouse import devdb, session_settings
+from pgrouse.devdb.sessions import end_sessions
 from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
@@ -21,8 +21,6 @@ NAME = "testing"
 # Autovacuum would visit each database, and delay the copying of the template.
 SETTINGS = {**devdb.FAST_UNSAFE_SETTINGS, "autovacuum": "off"}
 PREFIX = "pgrouse_test_"
-# How long a session may take to end. Usually it takes less than a millisecond.
-ENDS_WITHIN_S = 10
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _new_database(server: devdb.DatabaseServer, template: str | None = None) -> 
     with _maintenance(server) as conn:
         if template is not None:
             _run(conn, "ALTER DATABASE {} ALLOW_CONNECTIONS false", template)
-            _end_sessions(conn, template)
+            end_sessions(conn, template)
         # Without flushes this is faster than the other strategy, which writes every page into the WAL.
         _run(conn, "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template or "template1")
     try:
@@ -112,18 +110,8 @@ def _drop_left_behind(server: devdb.DatabaseServer) -> None:
 
 
 def _drop(conn: psycopg.Connection, name: str) -> None:
-    # DROP … WITH (FORCE) alone waits in steps of 100 ms for connections that are just ending.
-    _end_sessions(conn, name)
+    end_sessions(conn, name)
     _run(conn, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
-
-
-def _end_sessions(conn: psycopg.Connection, name: str) -> None:
-    conn.execute("SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s", [name])
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while conn.execute("SELECT FROM pg_stat_activity AS a WHERE a.datname = %s", [name]).rowcount:
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.002)
 
 
 def _maintenance(server: devdb.DatabaseServer) -> psycopg.Connection:
