@@ -6,6 +6,11 @@ import time
 from datetime import timedelta
 
 BATCH = 500
+
+# How many may become available per second, as messages.redrive allows.
+MIN_RATE = 0.001
+MAX_RATE = 1_000_000
+
 REDRIVEN_OUTCOMES = ("redriven", "keyless")
 REFUSED_OUTCOMES = ("too_often", "too_large", "redriven_before", "not_dead", "not_waiting")
 

@@ -18,7 +18,15 @@ import psycopg
 
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.dead import Redriven, Requeued
-from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, SKIP_REASONS, RateSpreader
+from pgrouse.client.redrive import (
+    BATCH,
+    MAX_RATE,
+    MIN_RATE,
+    REDRIVEN_OUTCOMES,
+    REFUSED_OUTCOMES,
+    SKIP_REASONS,
+    RateSpreader,
+)
 from pgrouse.errors import ExitCode
 from pgrouse.extras import has_rich
 from pgrouse.format import plural
@@ -29,7 +37,7 @@ R = TypeVar("R", Redriven, Requeued)
 
 RATE = click.option(
     "--rate",
-    type=click.FloatRange(0.001, 1_000_000),
+    type=click.FloatRange(MIN_RATE, MAX_RATE),
     help="How many become available per second. Default: all at once.",
 )
 DELAY = click.option(

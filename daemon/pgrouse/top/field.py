@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from pgrouse.client.redrive import MAX_RATE, MIN_RATE
 from pgrouse.config.duration import parse
 
 
@@ -37,8 +38,8 @@ def read_end(text: str) -> timedelta | datetime | None:
 def read_rate(text: str) -> float | None:
     """Read how many a second; nothing = all at once."""
     rate = float(text) if text else None
-    if rate is not None and not 0.001 <= rate <= 1_000_000:  # noqa: PLR2004
-        raise ValueError("expected a number from 0.001 to 1,000,000")
+    if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
+        raise ValueError(f"expected a number from {MIN_RATE} to {MAX_RATE:,}")
     return rate
 
 

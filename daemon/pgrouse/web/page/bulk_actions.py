@@ -15,7 +15,7 @@ from pgrouse.client.calls import operate
 from pgrouse.client.calls.dead import redrive
 from pgrouse.client.calls.monitoring.search import FoundPage
 from pgrouse.client.queries.message import latest_message, topics_of
-from pgrouse.client.redrive import REDRIVEN_OUTCOMES
+from pgrouse.client.redrive import MAX_RATE, MIN_RATE, REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.http.problem import Problem
@@ -256,6 +256,6 @@ def parse_rate(text: str) -> float | None:
         rate = float(text)
     except ValueError:
         rate = 0.0
-    if not 0.001 <= rate <= 1_000_000:  # noqa: PLR2004 - as messages.redrive; NaN fails too
-        raise Problem(422, f"rate is {text[:50]!r}: use 0.001 to 1000000 messages a second", "invalid_rate")
+    if not MIN_RATE <= rate <= MAX_RATE:  # NaN fails too
+        raise Problem(422, f"rate is {text[:50]!r}: use {MIN_RATE} to {MAX_RATE} messages a second", "invalid_rate")
     return rate

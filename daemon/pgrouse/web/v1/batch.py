@@ -17,7 +17,7 @@ from pgrouse.web.access.database_pool import Connection, reading, run_read, writ
 from pgrouse.web.access.security import Operator, Publisher, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.dead import RedriveOutcome
+from pgrouse.web.v1.dead import RedriveOutcome, RedriveSettings
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
@@ -30,7 +30,6 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Topic,
-    Wait,
     example,
     members_of,
 )
@@ -104,17 +103,12 @@ class BatchCancelResult(ResponseModel):
     """How many messages were cancelled."""
 
 
-class BatchRedrive(RequestModel):
+class BatchRedrive(RedriveSettings):
     """Which dead messages of the batch are put back, and how."""
 
     model_config = example(limit=1000, rate=50)
 
     limit: int = Field(default=MAX_ITEMS, ge=1, le=10_000)
-    rate: float | None = Field(default=None, ge=0.001, le=1_000_000)
-    """How many messages become available per second."""
-    delay: Wait | None = None
-    force: bool = False
-    """Also messages that reached `max_redrives`."""
     after: int = Field(default=0, ge=0, le=2**63 - 1)
     """The last `archived_id` of the request before."""
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
 from pgrouse.client.queries.dead import dead_details, origins_of
-from pgrouse.client.redrive import REDRIVEN_OUTCOMES
+from pgrouse.client.redrive import MAX_RATE, MIN_RATE, REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, read_rows, reading, run_read, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
@@ -97,7 +97,7 @@ class DeadMessageFilter(RequestModel):
 class RedriveSettings(RequestModel):
     """How to redrive."""
 
-    rate: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
+    rate: float | None = Field(default=None, ge=MIN_RATE, le=MAX_RATE)
     """How many messages become available per second; all at once unless given."""
     delay: Wait | None = None
     """How long until the first message becomes available."""
