@@ -19,6 +19,7 @@ from tests.docs import named_tests
 from tests.server import deadline, servers
 from tests.server.postgres import Database, Postgres
 from tests.server.servers import Missing, Servers
+from tests.sql.queue import Queue
 
 # Tests that run on all servers of `--pg`, and only on the first unless it names any.
 ON_NAMED_SERVERS = {"sql", "schema", "cron"}
@@ -238,10 +239,23 @@ def database(server: Postgres) -> Iterator[Database]:
         yield database
 
 
+@pytest.fixture(scope="module")
+def shared(server: Postgres) -> Iterator[Database]:
+    """A database with the schema installed, for all tests of a module."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
 @pytest.fixture
 def db(database: Database) -> psycopg.Connection[Any]:
     """An autocommit connection to `database`."""
     return database.connect()
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    """The queue of `database`, through an autocommit connection of the superuser."""
+    return Queue(db)
 
 
 @pytest.fixture

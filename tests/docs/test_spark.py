@@ -11,13 +11,13 @@ from tests.docs.page import Page
 from tests.pipeline.conftest import spark
 from tests.pipeline.lakes import fill
 from tests.server.postgres import Database
-from tests.sql.conftest import database, empty_shared_database, queue
+from tests.sql.conftest import database, empty_shared_database
 from tests.sql.queue import Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["database", "empty_shared_database", "queue", "spark"]
+__all__ = ["database", "empty_shared_database", "spark"]
 PAGE = Page("docs/reference/spark.md")
 DSNS = ("postgresql://reader@db/app", "postgresql://worker@db/app")
 EXAMPLES = [block for block in PAGE.blocks if block.kind == "python"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -10,7 +10,7 @@ import pytest
 
 from pgrouse.config.config import Config
 from pgrouse.doctor import Finding, examine, listener
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 
 Examine = Callable[..., list[Finding]]
 
@@ -22,10 +22,9 @@ def long_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def database(server: Postgres) -> Iterator[Database]:
+def database(shared: Database) -> Database:
     """The database of these tests, and a schema with a recent tick. Each test leaves it unchanged."""
-    with server.new_database(template=server.migrated) as database:
-        yield database
+    return shared
 
 
 @pytest.fixture(scope="module")

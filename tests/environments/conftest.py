@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from markupsafe import Markup
 
@@ -15,7 +13,6 @@ from tests.cli.shell import Shell
 from tests.daemon.process import Fleet
 from tests.environments.life import Life
 from tests.server.postgres import Database
-from tests.sql.queue import Queue
 
 
 @pytest.fixture
@@ -26,12 +23,6 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
         if name.startswith(("PG", "DATABASE_URL")):
             monkeypatch.delenv(name)
     return Shell(monkeypatch, capsys)
-
-
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue, through an autocommit connection of the superuser."""
-    return Queue(db)
 
 
 @pytest.fixture

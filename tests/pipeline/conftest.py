@@ -20,7 +20,6 @@ from tests.sql.conftest import (
     other,
     own_database,
     own_queue,
-    queue,
     third,
 )
 
@@ -35,7 +34,6 @@ __all__ = [
     "other",
     "own_database",
     "own_queue",
-    "queue",
     "third",
 ]
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from tests.api.site import Site
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.web.chromium import ARGUMENTS, CHROMIUM, NO_CHROMIUM
 
 EVIL = "evil.test"
@@ -23,16 +23,9 @@ NOTHING = ["", " ", "\t", "Basic", "Basic ", "Basic Og==", "Bearer", "Bearer ", 
 
 
 @pytest.fixture(scope="module")
-def local_database(server: Postgres) -> Iterator[Database]:
-    """A database without any token."""
-    with server.new_database(template=server.migrated) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def local(local_database: Database) -> Iterator[Site]:
+def local(shared: Database) -> Iterator[Site]:
     """A dashboard where a caller on this machine is the operator."""
-    site = Site(local_database)
+    site = Site(shared)
     yield site
     site.stop()
 
@@ -84,7 +77,7 @@ def port(site: Site) -> str:
 
 @pytest.mark.parametrize("authorization", [None, *NOTHING])
 def test_a_page_whose_name_leads_here_reads_and_changes_nothing(
-    page: Page, local: Site, local_database: Database, authorization: str | None
+    page: Page, local: Site, shared: Database, authorization: str | None
 ) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
     publish = {"method": "POST", "headers": {**headers, **JSON}, "body": '{"topic": "pwn", "payload": 1}'}
@@ -99,7 +92,7 @@ def test_a_page_whose_name_leads_here_reads_and_changes_nothing(
     assert {*seen, wrote} <= {401, 421, 429}, (seen, wrote)
     # That the server lives is told to all, by whatever name they call it.
     assert fetched(page, "/livez", {"headers": headers}) == 200
-    with local_database.connect() as conn:
+    with shared.connect() as conn:
         assert conn.execute("SELECT count(*) FROM messages.message AS m WHERE m.topic = 'pwn'").fetchone() == (0,)
 
 
@@ -115,7 +108,7 @@ def test_a_page_of_this_machine_itself_may_read_and_change(page: Page, local: Si
     "how", [{"mode": "no-cors"}, {"mode": "cors"}, {"headers": JSON}, {"headers": {"Authorization": ""} | JSON}]
 )
 def test_a_page_of_another_site_changes_nothing_by_calling_this_machine(
-    page: Page, local: Site, local_database: Database, how: dict[str, Any]
+    page: Page, local: Site, shared: Database, how: dict[str, Any]
 ) -> None:
     visit(page, f"http://{EVIL}:{port(local)}")
     publish = {"method": "POST", "body": '{"topic": "pwn.cross", "payload": 1}', **how}
@@ -133,5 +126,5 @@ def test_a_page_of_another_site_changes_nothing_by_calling_this_machine(
     )
     page.wait_for_url(f"{local.url}/**")
 
-    with local_database.connect() as conn:
+    with shared.connect() as conn:
         assert conn.execute("SELECT count(*) FROM messages.message AS m WHERE m.topic = 'pwn.cross'").fetchone() == (0,)

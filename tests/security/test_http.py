@@ -42,10 +42,9 @@ FORGED = [
 
 
 @pytest.fixture(scope="module")
-def database(server: Postgres) -> Iterator[Database]:
+def database(shared: Database) -> Database:
     """A database without any token."""
-    with server.new_database(template=server.migrated) as database:
-        yield database
+    return shared
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from pgrouse.printable import printable
 from pgrouse.publishing.new_message import LABEL, to_columns
 from pyspark_pgrouse.publish import check
 from tests.api.site import Site, code
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 SPOOFED = {
@@ -43,14 +43,8 @@ BY_NAME = pytest.mark.parametrize("name", SPOOFED.values(), ids=SPOOFED.keys())
 
 
 @pytest.fixture(scope="module")
-def names(server: Postgres) -> Iterator[Database]:
-    with server.new_database(template=server.migrated) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def queue(names: Database) -> Queue:
-    return Queue(names.connect())
+def queue(shared: Database) -> Queue:
+    return Queue(shared.connect())
 
 
 def refused(queue: Queue, statement: str, *values: Any) -> str | None:
@@ -117,8 +111,8 @@ def test_spark_refuses_it(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def http(names: Database) -> Iterator[httpx.Client]:
-    site = Site(names)
+def http(shared: Database) -> Iterator[httpx.Client]:
+    site = Site(shared)
     with site.client() as client:
         yield client
     site.stop()

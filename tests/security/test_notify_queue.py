@@ -47,11 +47,6 @@ def database(small: Postgres) -> Iterator[Database]:
 
 
 @pytest.fixture
-def queue(database: Database) -> Queue:
-    return Queue(database.connect())
-
-
-@pytest.fixture
 def fleet(tmp_path: Path, database: Database) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path)
     yield fleet

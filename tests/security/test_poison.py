@@ -48,12 +48,6 @@ def huge(count: int, number: str = "1e131071") -> str:
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue itself."""
-    return Queue(db)
-
-
-@pytest.fixture
 def start(tmp_path: Any, database: Database) -> Iterator[Callable[..., Daemon]]:
     """`start({"job": "work:echo"})` starts a daemon on this test's database."""
     fleet = Fleet(tmp_path)

@@ -127,11 +127,6 @@ def _combinations(
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
-@pytest.fixture
 def curious(request: pytest.FixtureRequest, database: Database, db: psycopg.Connection[Any]) -> Iterator[Role]:
     with closing(Role(db, database, request.param)) as role:
         yield role

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.daemon.process import Daemon, Fleet
@@ -15,12 +14,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
 Start = Callable[..., Daemon]
-
-
-@pytest.fixture
-def queue(db: psycopg.Connection[object]) -> Queue:
-    """The queue, through an autocommit connection of the superuser."""
-    return Queue(db)
 
 
 @pytest.fixture

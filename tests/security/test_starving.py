@@ -22,12 +22,6 @@ CLAIM = "SELECT * FROM messages.claim('w', ARRAY['t'], 10)"
 ROWS = 20_000
 
 
-@pytest.fixture
-def queue(database: Database) -> Queue:
-    """The queue of this test's own database."""
-    return Queue(database.connect())
-
-
 @contextmanager
 def held_snapshot(database: Database) -> Iterator[None]:
     """Keep vacuum from removing anything, as a long report or a backup does."""

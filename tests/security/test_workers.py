@@ -14,11 +14,6 @@ ARMED = (
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[object]) -> Queue:
-    return Queue(db)
-
-
-@pytest.fixture
 def worker(database: Database) -> Queue:
     """A connection with the rights of a worker, and no more."""
     conn = database.connect()

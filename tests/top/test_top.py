@@ -6,9 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -19,11 +17,6 @@ from tests.cli.stage import die, start
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 from tests.top.view import View, watch
-
-
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
 
 
 def test_topics_are_shown_with_their_counts_and_their_handlers(database: Database, queue: Queue) -> None:

@@ -125,12 +125,6 @@ def _empty(conn: psycopg.Connection[Any]) -> None:
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue itself, to prepare and to check."""
-    return Queue(db)
-
-
-@pytest.fixture
 def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
     """`as_token("viewer", topics=("mail*",))` creates a token and returns its headers.
 
