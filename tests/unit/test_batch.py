@@ -83,9 +83,6 @@ def three(claimed: Claimed) -> list[Message]:
 
 
 class TestReturning:
-    def test_none_completes_all_messages(self, three: list[Message]) -> None:
-        assert run(lambda payloads: None, three) == [Settlement(each, SettleKind.COMPLETE) for each in three]
-
     def test_a_list_has_an_output_or_an_outcome_for_each(self, claimed: Claimed) -> None:
         messages = [claimed("bulk") for _ in range(7)]
         outcomes = [
@@ -129,17 +126,6 @@ class TestReturning:
 
 
 class TestRaising:
-    def test_an_exception_fails_all_messages_and_mentions_the_batch(self, three: list[Message]) -> None:
-        def divide(payloads: list[int]) -> None:
-            raise ZeroDivisionError("by zero")
-
-        ended = run(divide, three)
-
-        assert kinds(ended) == [SettleKind.RETRY] * 3
-        assert (ended[2].error or "").startswith("in a batch of 3: Traceback")
-        assert (ended[2].error or "").rstrip().endswith("ZeroDivisionError: by zero")
-        assert [each.message for each in ended] == three
-
     def test_a_long_error_keeps_the_hint_and_its_end(self, three: list[Message]) -> None:
         def shout(payloads: list[int]) -> None:
             raise ExceptionGroup("many", [ValueError(str(n) * 900) for n in range(10)])
@@ -213,22 +199,6 @@ class TestItems:
         assert (item.attempt, item.max_attempts, item.headers, item.state) == (2, 3, {"h": 1}, {"page": 4})
         assert not item.lost
 
-    def test_each_item_may_end_with_its_own_outcome(self, claimed: Claimed) -> None:
-        def sort(items: list[Item[int]]) -> None:
-            items[0].complete({"kept": 1})
-            items[1].reject("bad")
-            items[2].retry(timedelta(1), state=7, reason="later")
-            items[3].fail("gone")
-            items[4].defer(timedelta(2), state={"page": 2})
-
-        ended = run(sort, [claimed("bulk") for _ in range(6)], items=True)
-
-        assert kinds(ended) == ["complete", "reject", "retry", "fail", "defer", "complete"]
-        assert (ended[0].output, ended[1].error, ended[3].error) == ('{"kept": 1}', "bad", "gone")
-        assert (ended[2].after, ended[2].state) == (timedelta(1), "7")
-        assert ended[2].error == "later; no attempt follows: max_attempts is 1"
-        assert (ended[4].after, ended[4].state) == (timedelta(2), '{"page": 2}')
-
     def test_the_first_outcome_of_an_item_counts_and_the_second_call_raises(self, claimed: Claimed) -> None:
         counted: list[bool] = []
 
@@ -240,17 +210,6 @@ class TestItems:
 
         assert counted == [True, False, False]
         assert kinds(ended) == [SettleKind.REJECT]
-
-    def test_an_exception_applies_to_items_without_an_outcome(self, three: list[Message]) -> None:
-        def fail_midway(items: list[Item[int]]) -> None:
-            items[0].complete("done")
-            items[1].reject("bad")
-            raise OSError("disk full")
-
-        ended = run(fail_midway, three, items=True)
-
-        assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.REJECT, SettleKind.RETRY]
-        assert "disk full" in (ended[2].error or "")
 
     def test_an_outcome_after_the_end_does_not_count(self, claimed: Claimed) -> None:
         kept: list[Item[int]] = []
@@ -266,21 +225,6 @@ class TestItems:
 
 
 class TestPayloads:
-    def test_an_invalid_payload_is_rejected_alone_and_the_others_run(self, claimed: Claimed) -> None:
-        messages = [claimed("bulk", payload=text) for text in ('{"id": 1}', '{"id": "x"}', '{"id": 3}')]
-        seen: list[int] = []
-
-        def take(orders: list[Order]) -> list[int]:
-            seen.extend(order.id for order in orders)
-            return [order.id * 10 for order in orders]
-
-        ended = run(take, messages, payload=Order)
-
-        assert seen == [1, 3]
-        assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.REJECT, SettleKind.COMPLETE]
-        assert [each.output for each in ended] == ["10", None, "30"]
-        assert (ended[1].error or "").startswith("payload: id: Input should be a valid integer")
-
     def test_a_validator_that_fails_affects_its_message_alone(self, claimed: Claimed) -> None:
         def explode(value: Any) -> Any:
             return {"a": 1}[value]
@@ -341,18 +285,6 @@ class TestContext:
 
 
 class TestGathering:
-    async def test_messages_claimed_together_run_together_up_to_the_size(self, claimed: Claimed) -> None:
-        sizes: list[int] = []
-
-        async def count(payloads: list[Any]) -> None:
-            sizes.append(len(payloads))
-
-        async with executor_of(batch_handler(count, 4, slots=3)) as executor:
-            executor.add([claimed("bulk") for _ in range(10)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 10)
-
-        assert sizes == [4, 4, 2]
-
     async def test_topics_are_not_mixed_and_other_topics_are_not_batched(self, claimed: Claimed) -> None:
         seen: list[tuple[str, Any]] = []
 
@@ -393,12 +325,6 @@ class TestGathering:
         assert sizes == [3]
         assert time.monotonic() - began >= 0.1
 
-    async def test_a_full_batch_does_not_wait(self, claimed: Claimed) -> None:
-        async with executor_of(batch_handler(nothing, 3, wait_s=60)) as executor:
-            executor.add([claimed("bulk")], 0)
-            executor.add([claimed("bulk") for _ in range(2)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 3)
-
     async def test_messages_that_arrive_while_all_slots_are_taken_wait_for_one(self, claimed: Claimed) -> None:
         gate = Gate()
 
@@ -414,17 +340,6 @@ class TestGathering:
 
 
 class TestRoom:
-    async def test_the_room_is_what_fills_the_free_slots_apart_from_other_topics(self, claimed: Claimed) -> None:
-        gate = Gate()
-
-        async with executor_of(batch_handler(gate.handle, 50, slots=3), single(nothing), concurrency=10) as executor:
-            assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [150], 150))
-            executor.add([claimed("bulk") for _ in range(20)], 0)
-            await until(lambda: gate.started)
-
-            assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [100], 100))
-            gate.open.set()
-
     async def test_one_claim_takes_whole_batches_and_no_more_than_a_claim_may(self) -> None:
         async with executor_of(batch_handler(nothing, 50, slots=3), claim_batch_size=70) as executor:
             batches = executor.capacity().batches
@@ -432,84 +347,9 @@ class TestRoom:
             assert batches == Capacity(["bulk"], [150], 150)
             assert batches.per_claim == 50
 
-    async def test_a_free_slot_is_reported(self, claimed: Claimed) -> None:
-        gate, reported = Gate(), []
-
-        async with executor_of(batch_handler(gate.handle, 2)) as executor:
-            executor.on_capacity = lambda: reported.append(executor.capacity().batches)
-            executor.add([claimed("bulk")], 0)
-            await until(lambda: gate.started)
-            assert executor.capacity().batches == Capacity([], [], 0)
-            gate.open.set()
-            await until(lambda: reported)
-
-            assert reported == [Capacity(["bulk"], [2], 2)]
-
     async def test_batches_in_threads_are_bounded_by_the_threads(self) -> None:
         async with executor_of(batch_handler(lambda payloads: None, 10, slots=50), threads=3) as executor:
             assert executor.capacity().batches == Capacity(["bulk"], [30], 30)
-
-    async def test_claimed_batches_do_not_reduce_the_room_of_other_topics(self, claimed: Claimed) -> None:
-        gate = Gate()
-
-        async with executor_of(
-            batch_handler(gate.handle, 500), single(nothing), concurrency=5, claim_batch_size=10
-        ) as executor:
-            executor.add([claimed("bulk") for _ in range(500)], 0)
-            await until(lambda: gate.started)
-
-            assert executor.capacity().limit == 5
-            gate.open.set()
-
-
-class TestLosing:
-    async def test_a_batch_continues_without_a_lost_message_and_does_not_settle_it(
-        self, claimed: Claimed, logged: LogCapture
-    ) -> None:
-        gate, seen = asyncio.Event(), []
-        kept, lost = claimed("bulk"), claimed("bulk")
-
-        async def check(items: list[Item[Any]]) -> None:
-            await gate.wait()
-            seen.extend(item.lost for item in items)
-            items[1].reject("bad")
-
-        async with executor_of(batch_handler(check, items=True)) as executor:
-            executor.add([kept, lost], 0)
-            await until(lambda: executor.running)
-            executor.on_lock_lost([lost])
-            gate.set()
-            await until(lambda: not executor.running)
-
-        assert seen == [False, True]
-        assert ends(executor) == [(kept.id, SettleKind.COMPLETE)]
-        assert [e["message_id"] for e in logged.entries if e["event"] == "message.lock_lost"] == [lost.id]
-
-    async def test_a_batch_is_cancelled_when_all_its_messages_are_lost(self, claimed: Claimed) -> None:
-        gate, messages = Gate(), [claimed("bulk") for _ in range(3)]
-
-        async with executor_of(batch_handler(gate.handle)) as executor:
-            executor.add(messages, 0)
-            await until(lambda: gate.started)
-            executor.on_lock_lost(messages)
-            await until(lambda: not executor.running)
-
-            assert (ends(executor), len(executor.in_flight)) == ([], 0)
-            assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
-
-    async def test_a_message_lost_while_it_waits_does_not_run(self, claimed: Claimed) -> None:
-        gate = Gate()
-        first, lost, last = (claimed("bulk", payload=str(n)) for n in range(3))
-
-        async with executor_of(batch_handler(gate.handle, 2, wait_s=0.02)) as executor:
-            executor.add([first], 0)
-            await until(lambda: gate.started)
-            executor.add([lost, last], 0)
-            executor.on_lock_lost([lost])
-            gate.open.set()
-            await until(lambda: len(executor.settle_buffer.waiting) == 2)
-
-        assert gate.started == [[0], [2]]
 
 
 class TestTime:
@@ -556,25 +396,6 @@ class TestTime:
 
 
 class TestStopping:
-    async def test_collected_and_still_arriving_messages_are_released(self, claimed: Claimed) -> None:
-        gate = Gate()
-        running, waiting, late = claimed("bulk"), claimed("bulk"), claimed("bulk")
-
-        async with executor_of(batch_handler(gate.handle)) as executor:
-            executor.add([running], 0)
-            await until(lambda: executor.running)
-            executor.add([waiting], 0)
-            executor.release_waiting()
-            executor.add([late], 0)
-            gate.open.set()
-            await until(lambda: not executor.running)
-
-        assert ends(executor) == [
-            (waiting.id, SettleKind.RELEASE),
-            (late.id, SettleKind.RELEASE),
-            (running.id, SettleKind.COMPLETE),
-        ]
-
     async def test_messages_that_arrive_after_the_stop_do_not_begin_even_if_a_slot_is_free(
         self, claimed: Claimed
     ) -> None:
@@ -613,17 +434,6 @@ class TestStopping:
             assert ends(executor) == [(message.id, SettleKind.RELEASE)]
             assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
 
-    async def test_messages_of_a_batch_that_does_not_end_are_released(self, claimed: Claimed) -> None:
-        gate, message = Gate(), claimed("bulk")
-
-        async with executor_of(batch_handler(gate.handle)) as executor:
-            executor.add([message], 0)
-            await until(lambda: executor.running)
-            executor.release_running()
-
-            assert ends(executor) == [(message.id, SettleKind.RELEASE)]
-            gate.open.set()
-
 
 async def test_an_outcome_that_cannot_be_formatted_costs_an_attempt_and_frees_the_slot(
     claimed: Claimed, logged: LogCapture
@@ -643,19 +453,6 @@ async def test_an_outcome_that_cannot_be_formatted_costs_an_attempt_and_frees_th
         assert {kind for _, kind in ends(executor)} == {SettleKind.RETRY}
         assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
     assert [e["loop"] for e in logged.entries if e["event"] == "loop.crashed"] == ["batch"]
-
-
-async def test_an_error_of_many_messages_is_logged_once_with_their_count(claimed: Claimed, logged: LogCapture) -> None:
-    async def fail_midway(payloads: list[Any]) -> None:
-        raise OSError("disk full")
-
-    messages = [claimed("bulk") for _ in range(5)]
-    async with executor_of(batch_handler(fail_midway)) as executor:
-        executor.add(messages, 0)
-        await until(lambda: len(executor.settle_buffer.waiting) == 5)
-
-    (event,) = [e for e in logged.entries if e["event"] == "attempt.failed"]
-    assert (event["messages"], event["message_id"], event["reason"]) == (5, messages[0].id, "OSError: disk full")
 
 
 async def test_an_ignored_exception_is_logged_once_for_the_batch(claimed: Claimed, logged: LogCapture) -> None:

@@ -208,10 +208,6 @@ def test_a_process_that_closed_everything_is_killed(pool: ChildPool, monkeypatch
     assert eventually(lambda: not processes())
 
 
-def test_a_limit_of_a_month_is_kept(pool: ChildPool) -> None:
-    assert asyncio.run(outcome(pool.call(len, LARGE, limit_s=30 * 86_400.0))) == len(LARGE)
-
-
 def test_a_limit_may_be_longer_than_one_wait(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_link, "MAX_WAIT_S", 0.1)
 
@@ -257,16 +253,6 @@ def test_a_process_makes_one_call_after_the_other_and_is_replaced_in_time(
     assert pids[:2] == [first] * 2
     assert pids[2:5] == [pids[2]] * 3
     assert len({first, pids[2], pids[5]}) == 3
-
-
-def test_many_calls_need_as_many_processes_as_there_are_at_a_time(pool: ChildPool) -> None:
-    async def call_often() -> list[int]:
-        return [await pool.call(os.getpid, limit_s=60) for _ in range(300)]
-
-    async def call_at_the_same_time() -> list[list[int]]:
-        return await asyncio.gather(*(call_often() for _ in range(3)))
-
-    assert len({pid for pids in asyncio.run(call_at_the_same_time()) for pid in pids}) <= 3
 
 
 def test_a_process_that_cannot_start_says_why() -> None:
@@ -351,17 +337,6 @@ def test_closing_ends_all_processes_and_their_calls(pool: ChildPool, tmp_path: P
     assert [type(each) for each in ended] == [ChildDied] * 4
     assert alive == set()
     assert processes() == set()
-
-
-def test_a_clock_set_forward_ends_no_call(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def take_half_a_second() -> None:
-        await pool.call(os.getpid, limit_s=None)
-        call = asyncio.ensure_future(pool.call(time.sleep, 0.5, limit_s=600))
-        await asyncio.sleep(0.2)
-        monkeypatch.setattr(time, "time", lambda: time.monotonic() + 1e10)
-        await call
-
-    asyncio.run(take_half_a_second())
 
 
 def test_a_clock_set_back_extends_no_call(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from pgrouse.worker.loop.claim_planner import (
     LIMITED_POLL_S,
     RECHECK_BACKOFF_S,
     SETTLE_FOR_FIRST_S,
-    SHARE_AT_LEAST,
     STEADY_CLAIM_S,
     Capacity,
     ClaimPlanner,
@@ -79,12 +78,6 @@ def asleep(rig: Rig) -> Rig:
 
 
 class TestFallingAsleep:
-    def test_a_planner_begins_with_a_claim(self, rig: Rig) -> None:
-        plan = rig.next_turn()
-
-        assert plan.request is not None
-        assert (plan.request.topics, plan.request.limit, plan.arm_s) == (["job"], 100, None)
-
     def test_a_claim_that_found_messages_is_followed_by_another_at_once(self, listening: Rig, claimed: Claimed) -> None:
         listening.find(claimed())
 
@@ -109,12 +102,6 @@ class TestFallingAsleep:
 
         assert listening.planner.state is PlannerState.ASLEEP
 
-    def test_the_arming_claim_counts_if_no_older_transaction_was_open(self, listening: Rig) -> None:
-        listening.find()
-        listening.find(own_xid=OWN_XID, oldest_xid=OWN_XID + 1)
-
-        assert listening.planner.state is PlannerState.ASLEEP
-
     def test_claims_back_off_while_older_transactions_are_open(self, listening: Rig) -> None:
         listening.find()
         listening.find(own_xid=OWN_XID, oldest_xid=1)
@@ -129,16 +116,6 @@ class TestFallingAsleep:
             assert plan.arm_s is None, "the flag is up already"
 
         assert waited == pytest.approx([*RECHECK_BACKOFF_S, RECHECK_BACKOFF_S[-1], RECHECK_BACKOFF_S[-1]])
-
-    def test_each_arming_begins_with_the_shortest_delay(self, listening: Rig) -> None:
-        for _ in range(2):
-            listening.find()
-            listening.find(own_xid=OWN_XID, oldest_xid=1)
-
-            assert listening.planner.wait_s() == pytest.approx(RECHECK_BACKOFF_S[0])
-            listening.clock.forward(RECHECK_BACKOFF_S[0])
-            listening.find(oldest_xid=1)
-            listening.clock.forward(POLL_S)
 
     def test_messages_found_while_arming_are_taken_and_the_horizon_is_still_awaited(
         self, listening: Rig, claimed: Claimed
@@ -174,10 +151,6 @@ class TestFallingAsleep:
 
 
 class TestAsleep:
-    def test_a_sleeping_planner_waits_as_long_as_its_flag_is_valid(self, asleep: Rig) -> None:
-        assert asleep.next_turn() == TurnPlan()
-        assert asleep.planner.wait_s() == POLL_S
-
     def test_the_flag_is_valid_from_the_sending_of_the_request(self, listening: Rig) -> None:
         listening.find()
         plan, began = listening.next_turn(), listening.clock.now
@@ -208,29 +181,6 @@ class TestAsleep:
         assert first.request is not None
         assert (first.arm_s, second.arm_s) == (None, POLL_S)
         assert asleep.planner.wait_s() == POLL_S
-
-    def test_a_due_delayed_message_causes_a_claim(self, rig: Rig) -> None:
-        rig.fall_asleep(next_due_s=0.7)
-
-        assert rig.planner.wait_s() == pytest.approx(0.7)
-        rig.clock.forward(0.7)
-        assert rig.next_turn().request is not None
-
-    def test_a_message_due_after_the_poll_is_left_to_the_poll(self, rig: Rig) -> None:
-        rig.fall_asleep(next_due_s=3600)
-
-        assert rig.planner.wait_s() == POLL_S
-
-    def test_claims_for_a_due_message_locked_by_another_session_back_off(self, rig: Rig) -> None:
-        rig.fall_asleep(next_due_s=-1)
-
-        waited = []
-        for _ in range(5):
-            waited.append(rig.planner.wait_s())
-            rig.clock.forward(waited[-1] or 0)
-            rig.find(next_due_s=-1)
-
-        assert waited == pytest.approx([*RECHECK_BACKOFF_S, RECHECK_BACKOFF_S[-1]])
 
     def test_an_answer_with_an_older_snapshot_does_not_postpone_a_due_message(
         self, clock: Clock, claimed: Claimed
@@ -288,12 +238,6 @@ class TestSteady:
         steady.clock.forward(STEADY_CLAIM_S)
         assert steady.next_turn().request is not None
 
-    def test_a_claim_that_finds_nothing_does_not_end_it_at_once(self, steady: Rig) -> None:
-        steady.clock.forward(STEADY_CLAIM_S)
-        steady.find()
-
-        assert steady.planner.state is PlannerState.STEADY
-
     def test_when_messages_stay_away_the_planner_falls_asleep(self, steady: Rig) -> None:
         claims = 0
         while steady.planner.state is not PlannerState.ASLEEP and claims < 50:
@@ -346,17 +290,6 @@ class TestFlag:
         asleep.clock.forward(DISARM_AFTER_S)
 
         assert asleep.next_turn().disarm
-
-    def test_a_short_rest_restarts_the_period(self, asleep: Rig, claimed: Claimed) -> None:
-        asleep.planner.wake()
-        asleep.find(claimed())
-        asleep.find(oldest_xid=OWN_XID)
-
-        asleep.clock.forward(DISARM_AFTER_S)
-        asleep.planner.wake()
-
-        assert not asleep.find(claimed()).disarm
-        assert not asleep.next_turn().disarm
 
     def test_the_first_claim_loop_clears_the_flag(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
@@ -419,14 +352,6 @@ class TestDegraded:
 
         assert listening.next_turn().arm_s is None
 
-    def test_a_brief_loss_of_the_listener_requires_the_whole_protocol(self, asleep: Rig) -> None:
-        asleep.planner.set_listening(False)
-        asleep.planner.set_listening(True)
-
-        asleep.find(oldest_xid=OWN_XID + 100)
-
-        assert asleep.planner.state is PlannerState.CLAIMING
-
     def test_the_return_of_the_listener_requires_the_whole_protocol(self, asleep: Rig) -> None:
         asleep.planner.set_listening(False)
         asleep.find()
@@ -487,15 +412,6 @@ class TestRoom:
 
         assert [want and want.limit for want in wants] == [101, 100]
         assert rig.next_turn(claim_loop=0).request is None
-
-    def test_a_small_claim_is_not_shared_among_the_claim_loops(self, clock: Clock, claimed: Claimed) -> None:
-        rig = Rig(clock, connections=2)
-        rig.find(*[claimed() for _ in range(100)])
-        rig.capacity = Capacity(["job"], None, SHARE_AT_LEAST)
-
-        wants = [rig.next_turn(claim_loop=0).request, rig.next_turn(claim_loop=1).request]
-
-        assert [want and want.limit for want in wants] == [SHARE_AT_LEAST, None]
 
     def test_concurrent_claims_request_no_more_than_the_room_of_each_topic(
         self, clock: Clock, claimed: Claimed
@@ -597,15 +513,6 @@ class TestRoom:
         assert want is not None
         assert want.topics == ["job"]
 
-    def test_messages_of_a_collecting_batch_have_not_begun(self, rig: Rig) -> None:
-        rig.capacity = Capacity(["job"], None, 10, Capacity(["bulk"], [500], 500, start=0))
-
-        want = rig.next_turn().request
-
-        assert want is not None
-        assert want.batches is not None
-        assert (want.start, want.batches.start) == (None, 0)
-
     def test_a_stopped_planner_plans_nothing(self, asleep: Rig) -> None:
         asleep.planner.stop()
         asleep.planner.wake()
@@ -632,12 +539,6 @@ class TestSource:
 
         assert (plan.reason, plan.slept_s) == (WakeReason.POLL, POLL_S)
 
-    def test_a_claim_for_a_due_delayed_message_has_the_reason_timer(self, rig: Rig) -> None:
-        rig.fall_asleep(next_due_s=1.0)
-        rig.clock.forward(1.0)
-
-        assert rig.next_turn().reason is WakeReason.TIMER
-
     def test_a_claim_of_a_limited_topic_after_its_interval_has_the_reason_timer(self, rig: Rig) -> None:
         rig.fall_asleep(held_back=True)
         rig.clock.forward(LIMITED_POLL_S)
@@ -652,11 +553,6 @@ class TestSource:
 
         assert (plan.reason, plan.slept_s) == (WakeReason.BUSY, 0.0)
 
-    def test_a_free_slot_is_not_a_notification(self, asleep: Rig) -> None:
-        asleep.planner.wake()
-
-        assert asleep.next_turn().reason is WakeReason.BUSY
-
     def test_a_notification_during_a_claim_is_not_its_cause(self, listening: Rig) -> None:
         listening.planner.on_notification()
 
@@ -670,14 +566,6 @@ class TestSource:
         plan = rig.next_turn()
 
         assert (plan.reason, plan.slept_s) == (WakeReason.POLL, 0.0)
-
-    def test_a_claim_delayed_by_missing_room_has_the_reason_busy(self, asleep: Rig) -> None:
-        full, asleep.capacity = asleep.capacity, Capacity(["job"], None, 0)
-        asleep.planner.on_notification()
-        assert asleep.next_turn().request is None
-        asleep.capacity = full
-
-        assert asleep.next_turn().reason is WakeReason.BUSY
 
 
 class TestTheMessageOfANotification:
@@ -708,14 +596,6 @@ class TestTheMessageOfANotification:
         asleep.planner.on_notification("18")
 
         plan = asleep.next_turn()
-
-        assert plan.request is not None
-        assert plan.request.message_id is None
-
-    def test_a_planner_that_is_awake_takes_what_is_there(self, listening: Rig) -> None:
-        listening.planner.on_notification("17")
-
-        plan = listening.next_turn()
 
         assert plan.request is not None
         assert plan.request.message_id is None

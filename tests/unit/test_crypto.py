@@ -369,13 +369,6 @@ def message_crypto(cipher: Cipher, **given: Any) -> MessageCrypto:
     return MessageCrypto(cipher, CryptoSettings(**given), Clock())
 
 
-def test_a_message_is_decrypted_as_published(cipher: Cipher) -> None:
-    opened = message_crypto(cipher).decrypt(encrypted_message(cipher))
-
-    assert isinstance(opened, Message)
-    assert (opened.payload, opened.body) == ('{"id":7}', None)
-
-
 def test_the_setting_plain_decides_about_unencrypted_messages(cipher: Cipher) -> None:
     plain = message(payload="1")
 
@@ -398,17 +391,6 @@ def test_a_message_whose_key_is_missing_waits_and_is_logged_once_per_period(ciph
     here.clock.now = 6.0  # type: ignore[attr-defined]
     here.decrypt(encrypted_message(cipher))
     assert [each["event"] for each in logged.entries] == ["crypto.key_missing"] * 2
-
-
-@pytest.mark.parametrize("change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"x" + b[1:], lambda b: b[:20]])
-def test_a_tampered_message_is_rejected(cipher: Cipher, change: Any) -> None:
-    whole = encrypted_message(cipher)
-
-    ended = message_crypto(cipher).decrypt(whole._replace(body=change(whole.body)))
-
-    assert isinstance(ended, Settlement)
-    assert ended.kind is How.REJECT
-    assert str(ended.error).startswith("this message cannot be decrypted: ")
 
 
 def encrypted(here: MessageCrypto, settlement: Settlement) -> Settlement:

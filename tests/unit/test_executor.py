@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -95,25 +94,6 @@ async def nothing(payload: Any) -> None:
 
 
 class TestLoops:
-    async def test_one_loop_runs_handlers_that_never_wait(self, claimed: Claimed) -> None:
-        async with executor_of(handler(nothing)) as executor:
-            executor.add([claimed() for _ in range(100)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 100)
-
-            assert len(executor.singles.workers) == 1
-
-    async def test_the_next_loop_is_started_only_when_a_handler_waits(self, claimed: Claimed) -> None:
-        gate = Gate()
-
-        async with executor_of(handler(gate.handle), handler(nothing, topic="quick"), concurrency=10) as executor:
-            executor.add([claimed("quick"), claimed(), claimed("quick"), claimed(), claimed("quick")], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 3)
-
-            assert executor.running == 2
-            assert len(executor.singles.workers) == 3
-            gate.open.set()
-            await until(lambda: len(executor.settle_buffer.waiting) == 5)
-
     async def test_running_handlers_never_exceed_the_concurrency(self, claimed: Claimed) -> None:
         gate = Gate()
 
@@ -127,39 +107,6 @@ class TestLoops:
             assert (executor.running, executor.singles.not_started) == (3, 7)
             gate.open.set()
             await until(lambda: len(gate.started) == 10)
-
-    @pytest.mark.parametrize("turn_s", [single_scheduler.TURN_S, -1.0], ids=["quick", "each message takes a turn"])
-    async def test_idle_loops_are_reused(
-        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, turn_s: float
-    ) -> None:
-        monkeypatch.setattr(single_scheduler, "TURN_S", turn_s)
-        gate = Gate()
-
-        async with executor_of(handler(gate.handle), concurrency=10) as executor:
-            executor.add([claimed() for _ in range(4)], 0)
-            await until(lambda: executor.running == 4)
-            gate.open.set()
-            # A loop that has ended its message becomes idle one turn of the event loop later.
-            await until(lambda: len(executor.singles.idle_workers) == 4)
-            gate.open.clear()
-            executor.add([claimed() for _ in range(4)], 0)
-            await until(lambda: executor.running == 4)
-
-            assert len(executor.singles.workers) == 4
-            gate.open.set()
-
-    async def test_more_handlers_run_at_once_after_it_was_scaled_up(self, claimed: Claimed) -> None:
-        gate = Gate()
-
-        async with executor_of(handler(gate.handle), concurrency=1, prefetch=9) as executor:
-            executor.add([claimed(payload=str(n)) for n in range(5)], 0)
-            await until(lambda: len(gate.started) == 1)
-            executor.scale(3)
-            await until(lambda: len(gate.started) == 3)
-
-            assert executor.capacity().limit == 7
-            gate.open.set()
-            await until(lambda: len(gate.started) == 5)
 
     async def test_fewer_handlers_run_at_once_after_it_was_scaled_down(self, claimed: Claimed) -> None:
         gate = Gate()
@@ -230,19 +177,6 @@ class TestLoops:
 
 
 class TestRoom:
-    async def test_the_room_is_what_the_worker_may_still_take(self, claimed: Claimed) -> None:
-        gate = Gate()
-
-        async with executor_of(handler(gate.handle), concurrency=10, prefetch=2) as executor:
-            assert executor.capacity() == Capacity(["job"], None, 12)
-            executor.add([claimed() for _ in range(11)], 0)
-            await until(lambda: executor.running == 10)
-            assert executor.capacity().limit == 1
-            gate.open.set()
-            await until(lambda: len(executor.settle_buffer.waiting) == 11)
-
-            assert executor.capacity().limit == 12
-
     async def test_the_room_never_exceeds_a_batch(self) -> None:
         async with executor_of(handler(nothing), concurrency=100, claim_batch_size=7) as executor:
             assert executor.capacity().limit == 7
@@ -276,51 +210,8 @@ class TestRoom:
         async with executor_of(handler(lambda payload: None, 50), threads=3) as executor:
             assert executor.capacity().slots == [3]
 
-    async def test_a_thread_that_cannot_be_stopped_keeps_its_slot(self, claimed: Claimed) -> None:
-        release = threading.Event()
-
-        async with executor_of(handler(lambda payload: release.wait(60)), threads=1) as executor:
-            message = claimed(timeout_s=0.01)
-            executor.add([message], 0)
-            await until(lambda: executor.settle_buffer.waiting)
-
-            assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
-            assert executor.capacity().topics == []
-            assert executor.has_unstoppable
-            release.set()
-            await until(lambda: executor.capacity().slots == [1])
-        assert not executor.has_unstoppable
-
 
 class TestLosing:
-    async def test_a_lost_waiting_message_never_runs_and_frees_its_slot(self, claimed: Claimed) -> None:
-        gate = Gate()
-        first, lost, last = (claimed(payload=str(n)) for n in range(3))
-
-        async with executor_of(handler(gate.handle, 3), concurrency=1, prefetch=2) as executor:
-            executor.add([first, lost, last], 0)
-            await until(lambda: gate.started == [0])
-            executor.on_lock_lost([lost])
-            gate.open.set()
-            await until(lambda: gate.started == [0, 2] and not executor.running)
-
-            assert executor.capacity().slots == [3]
-        assert ends(executor) == [(first.id, SettleKind.COMPLETE), (last.id, SettleKind.COMPLETE)]
-
-    async def test_a_lost_running_message_is_cancelled_and_not_settled(
-        self, claimed: Claimed, logged: LogCapture
-    ) -> None:
-        gate, message = Gate(), claimed()
-
-        async with executor_of(handler(gate.handle)) as executor:
-            executor.add([message], 0)
-            await until(lambda: executor.running)
-            executor.on_lock_lost([message, claimed()])
-            await until(lambda: not executor.running)
-
-            assert (ends(executor), len(executor.in_flight)) == ([], 0)
-        assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
-
     async def test_a_loss_of_the_old_claim_does_not_affect_a_message_claimed_again(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
@@ -388,17 +279,6 @@ class TestStopping:
             (late.id, SettleKind.RELEASE),
             (running.id, SettleKind.COMPLETE),
         ]
-
-    async def test_messages_of_cancelled_handlers_are_released(self, claimed: Claimed) -> None:
-        gate, message = Gate(), claimed()
-
-        async with executor_of(handler(gate.handle)) as executor:
-            executor.add([message], 0)
-            await until(lambda: executor.running)
-            executor.cancel_running()
-            await until(lambda: not executor.running)
-
-        assert ends(executor) == [(message.id, SettleKind.RELEASE)]
 
     async def test_messages_of_handlers_that_do_not_end_are_released(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed()
@@ -519,15 +399,6 @@ class TestTime:
             await until(lambda: executor.settle_buffer.waiting)
 
         assert starts == [True], "a handler that blocks the event loop keeps its lock no longer than its timeout"
-
-    async def test_a_coroutine_that_exceeds_its_timeout_is_cancelled(self, claimed: Claimed) -> None:
-        gate, message = Gate(), claimed(timeout_s=0.02)
-
-        async with executor_of(handler(gate.handle)) as executor:
-            executor.add([message], 0)
-            await until(lambda: executor.settle_buffer.waiting)
-
-        assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
 
     async def test_the_next_message_of_a_loop_has_its_own_timeout(self, claimed: Claimed) -> None:
         naps = iter([60, 0.03])

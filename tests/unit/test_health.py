@@ -71,19 +71,6 @@ def test_a_daemon_without_a_free_slot_is_healthy_without_claims() -> None:
     assert failed(health(last_claim_at=time.monotonic() - 3600, room=FULL).ready()) == []
 
 
-def test_a_daemon_that_drains_is_not_ready() -> None:
-    stopping = health()
-    stopping.draining = True
-
-    assert (failed(stopping.ready()), failed(stopping.live())) == (["draining"], [])
-
-
-def test_a_daemon_is_live_and_not_ready_before_the_database_answers() -> None:
-    new = HealthProbe(liveness_timeout_s=30, heartbeat_grace_s=10)
-
-    assert (failed(new.ready()), failed(new.live())) == (["database"], [])
-
-
 async def test_a_running_event_loop_has_no_pending_probe() -> None:
     loop_monitor = LoopMonitor()
     loop_monitor.watch(asyncio.get_running_loop())

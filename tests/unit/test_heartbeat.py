@@ -16,11 +16,9 @@ from structlog.testing import LogCapture
 from pgrouse.client.call import Call
 from pgrouse.client.message import Message
 from pgrouse.errors import LockLost
-from pgrouse.worker.execution import progress
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.loop import heartbeat
 from pgrouse.worker.loop.heartbeat import Heartbeat, Registration, WorkerRequests
-from tests.server.deadline import eventually
 
 T = TypeVar("T")
 Claimed = Callable[..., Message]
@@ -124,19 +122,6 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_lock_is_extended_after_each_third_of_its_duration(claimed: Claimed) -> None:
-    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
-    began = time.monotonic()
-    in_flight.add([message], began)
-
-    async with beating(in_flight, notes):
-        await until(lambda: len(notes.beats_of(message)) >= 3)
-
-    # From the beginning, not from one heartbeat to the next: after a late one the next may come sooner.
-    since = [at - began for at in notes.beats_of(message)[:3]]
-    assert [n for n, passed in enumerate(since, start=1) if passed < n * 0.08] == []
-
-
 async def test_a_lock_is_extended_once_a_third_of_it_is_over(claimed: Claimed) -> None:
     in_flight, notes = InFlight(), Notes()
     early, due = claimed(lock_duration_s=3600), claimed(lock_duration_s=3600)
@@ -167,17 +152,6 @@ async def test_a_short_lock_that_arrives_during_a_long_pause_is_extended_in_time
     first, *others = pauses
     assert first == 3600
     assert max(others) <= 0.3 / 3
-
-
-async def test_a_long_lock_is_not_extended_before_it_is_due(claimed: Claimed) -> None:
-    in_flight, notes = InFlight(), Notes()
-    short, long = claimed(lock_duration_s=0.06), claimed(lock_duration_s=3600)
-    in_flight.add([short, long], time.monotonic())
-
-    async with beating(in_flight, notes):
-        await until(lambda: len(notes.beats) >= 5)
-
-    assert notes.beats_of(long) == []
 
 
 async def test_a_report_of_a_lost_lock_checks_all_locks_at_once(claimed: Claimed) -> None:
@@ -256,22 +230,6 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-async def test_a_blocked_event_loop_is_logged_once(monkeypatch: pytest.MonkeyPatch, logged: LogCapture) -> None:
-    monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 0.05)
-
-    notes = Notes()
-
-    async with beating(InFlight(), notes):
-        await until(lambda: notes.signed)
-        # Only here, where nothing is awaited: elsewhere the machine may block the loop as long.
-        monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 0.2)
-        eventually(lambda: logged.entries)
-        time.sleep(0.4)  # noqa: ASYNC251 - that is the fault
-        monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 3600.0)
-
-    assert [e["event"] for e in logged.entries] == ["event_loop.blocked"]
-
-
 async def test_an_extension_request_runs_at_once_with_its_own_duration(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
@@ -343,30 +301,6 @@ async def test_a_cancellation_is_known_before_the_event_loop_handles_the_loss(cl
         await until(lambda: known)
 
     assert known == [True]
-
-
-async def test_progress_is_written_at_once_and_then_once_a_second(
-    claimed: Claimed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
-    in_flight.add([message], time.monotonic())
-
-    async with beating(in_flight, notes) as thread:
-        await until(lambda: notes.signed)
-        assert progress.WRITE_EVERY_S == 1
-        in_flight.progress.note(message, "0")
-        await until(lambda: notes.progress)
-        # The second lasts until the test has seen that nothing is written in it.
-        monkeypatch.setattr(progress, "WRITE_EVERY_S", 3600.0)
-        in_flight.progress.note(message, "1")
-        in_flight.progress.note(message, "2")
-        thread.run_now()
-        await until(lambda: notes.beats_of(message))
-        assert len(notes.progress) == 1
-        monkeypatch.setattr(progress, "WRITE_EVERY_S", 1.0)
-        await until(lambda: len(notes.progress) == 2)
-
-    assert [said for _, said in notes.progress] == [["0"], ["2"]]
 
 
 @pytest.mark.parametrize("refused", [b"touch_worker", b"drain_asked_at"])

@@ -65,22 +65,10 @@ async def hanging_at_start() -> AsyncIterator[None]:
     yield
 
 
-@asynccontextmanager
-async def hanging_at_end() -> AsyncIterator[None]:
-    yield
-    await asyncio.Event().wait()
-
-
 @contextmanager
 def blocking_at_start() -> Iterator[None]:
     threading.Event().wait()
     yield
-
-
-@contextmanager
-def blocking_at_end() -> Iterator[None]:
-    yield
-    threading.Event().wait()
 
 
 @contextmanager
@@ -138,11 +126,6 @@ async def test_a_start_that_hangs_is_given_up(function: Callable[[], Any]) -> No
         await Lifespan("shop:lifespan", function).start(0.05)
 
 
-async def test_what_is_no_context_manager_is_refused() -> None:
-    with pytest.raises(LifespanFailed, match="it returned a dict, which is no context manager: decorate it"):
-        await Lifespan("shop:lifespan", dict).start(LONG_S)  # type: ignore[arg-type]
-
-
 async def test_an_end_that_fails_is_logged(logged: LogCapture) -> None:
     lifespan = Lifespan("shop:lifespan", raising_at_end)
     await lifespan.start(LONG_S)
@@ -151,19 +134,6 @@ async def test_an_end_that_fails_is_logged(logged: LogCapture) -> None:
 
     (event,) = logged.entries
     assert (event["event"], str(event["exc_info"])) == ("lifespan.failed", "redis is gone")
-
-
-@pytest.mark.parametrize("function", [hanging_at_end, blocking_at_end])
-async def test_an_end_that_hangs_is_given_up(
-    function: Callable[[], Any], logged: LogCapture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pgrouse.handlers.declaration.lifespan.CANCEL_S", 0.05)
-    lifespan = Lifespan("shop:lifespan", function)
-    await lifespan.start(LONG_S)
-
-    await lifespan.end(0.05)
-
-    assert [each["event"] for each in logged.entries] == ["lifespan.timed_out"]
 
 
 async def test_a_failure_while_it_is_in_use_is_reported_at_once() -> None:

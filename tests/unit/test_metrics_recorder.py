@@ -114,16 +114,6 @@ class TestClaims:
         assert metrics.for_topic("job").missed == 1
         assert filled(metrics.for_topic("job").wakes) == {}
 
-    def test_an_empty_claim_counts_as_a_claim(self) -> None:
-        metrics = MetricsRecorder()
-        metrics.record_claim([], WakeReason.TIMER, 1.0)
-
-        assert (metrics.claims[WakeReason.TIMER], metrics.claimed_messages[WakeReason.TIMER], metrics.topics) == (
-            1,
-            0,
-            {},
-        )
-
 
 class TestEnds:
     @pytest.mark.parametrize(
@@ -165,9 +155,3 @@ class TestEnds:
 
         results = metrics.for_topic("job").results
         assert (results[AttemptResult.SUCCESS], results[AttemptResult.LOST], kinds) == (1, 1, {SettleKind.COMPLETE: 2})
-
-    def test_topics_are_counted_separately(self, claimed: Claimed) -> None:
-        metrics = MetricsRecorder()
-        metrics.record_settled([Settlement(claimed(topic), SettleKind.COMPLETE) for topic in ("a", "b", "a")], [])
-
-        assert [metrics.for_topic(topic).results[AttemptResult.SUCCESS] for topic in "ab"] == [2, 1]

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 import pgrouse
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.settlement import SettleKind
 from pgrouse.error_line import ERROR_BYTES, to_storable_text
-from pgrouse.handlers.outcome import Defer, Fail, Reject, Retry, describe, timed_out, to_settlement
+from pgrouse.handlers.outcome import Defer, Retry, describe, to_settlement
 
 # The folder of pgrouse in tracebacks; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)
@@ -56,28 +56,6 @@ def fail_deep_down(depth: int = 0) -> None:
 
 
 class TestKinds:
-    def test_none_is_success_without_an_output(self, claimed: Claimed) -> None:
-        message = claimed()
-
-        assert to_settlement(message, None) == Settlement(message, SettleKind.COMPLETE)
-
-    def test_reject_and_fail_are_final_with_their_reason(self, claimed: Claimed) -> None:
-        assert (to_settlement(claimed(), Reject("bad")).kind, to_settlement(claimed(), Reject("bad")).error) == (
-            SettleKind.REJECT,
-            "bad",
-        )
-        assert (to_settlement(claimed(), Fail("closed")).kind, to_settlement(claimed(), Fail("closed")).error) == (
-            SettleKind.FAIL,
-            "closed",
-        )
-
-    def test_an_exception_is_retried(self, claimed: Claimed, raised: Exception) -> None:
-        settlement = to_settlement(claimed(), raised)
-
-        assert settlement.kind is SettleKind.RETRY
-        assert settlement.error is not None
-        assert settlement.error.rstrip().endswith("ZeroDivisionError: deep down")
-
     def test_retry_has_its_delay_and_state(self, claimed: Claimed) -> None:
         message = claimed(max_attempts=2)
 
@@ -156,12 +134,6 @@ class TestKinds:
             match=rf"{kind.__name__}\(after=...\) (has the type|is) .*give a timedelta, a number of seconds, or a text",
         ):
             kind(after=after)
-
-    def test_an_exceeded_timeout_ends_as_an_expired_lock(self, claimed: Claimed) -> None:
-        settlement = timed_out(claimed(timeout_s=2.5))
-
-        assert settlement.kind is SettleKind.EXPIRE
-        assert settlement.error == "lock_expired: the handler ran longer than its timeout of 2.5 s"
 
 
 class TestOutput:

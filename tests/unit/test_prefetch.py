@@ -104,11 +104,6 @@ class TestPlans:
         assert request is not None
         assert (request.topics, request.slots, request.limit) == (["fast"], [200], 150)
 
-    def test_a_claim_for_which_nothing_is_left_is_not_made(self, clock: Clock) -> None:
-        capacity = Capacity(["slow"], None, 50, start=0, prefetch=[0])
-
-        assert self.planner(clock, capacity).next_turn(first=True).request is None
-
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,15 +129,6 @@ class TestWaiting:
 
             assert gate.started == [0, 1, 2, 3, 4]
             assert executor.not_started == 0
-
-    async def test_threads_are_fed_ahead(self, claimed: Claimed, patient: None) -> None:
-        ran = []
-
-        async with executor_of(handler(ran.append), prefetch=None, concurrency=10, threads=2) as executor:
-            executor.add([claimed(payload=str(n)) for n in range(20)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 20)
-
-            assert sorted(ran) == list(range(20))
 
     async def test_a_run_that_is_stopped_while_it_waits_for_a_thread_frees_its_slot_at_once(
         self, claimed: Claimed
@@ -212,33 +198,6 @@ class TestBatches:
 
             assert room(executor) == ([10 + batch_gatherer.MAX_AHEAD], [batch_gatherer.MAX_AHEAD])
 
-    async def test_nothing_is_claimed_ahead_after_a_batch_that_took_long(
-        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 0.0)
-        async with executor_of(batch_handler(nothing, 10), prefetch=None) as executor:
-            executor.add([claimed() for _ in range(10)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 10)
-
-            assert room(executor) == ([10], [0])
-
-    async def test_batches_that_wait_take_no_room_from_single_messages(
-        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, patient: None
-    ) -> None:
-        monkeypatch.setattr(batch_gatherer, "AHEAD_S", 3600.0)
-        gate, worker = Gate(), {"prefetch": None, "concurrency": 10, "claim_batch_size": 10}
-
-        async with executor_of(batch_handler(gate.handle, 10), handler(nothing, topic="single"), **worker) as executor:
-            gate.open.set()
-            executor.add([claimed(payload="1") for _ in range(10)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 10)
-            gate.open.clear()
-            executor.add([claimed(payload="1") for _ in range(1000)], 0)
-            await until(lambda: executor.running)
-
-            assert executor.capacity().limit == 10
-            gate.open.set()
-
     async def test_with_a_fixed_prefetch_no_batch_is_claimed_ahead(
         self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -248,18 +207,6 @@ class TestBatches:
             await until(lambda: len(executor.settle_buffer.waiting) == 10)
 
             assert room(executor) == ([10], [0])
-
-    async def test_a_batch_that_waits_starts_when_the_slot_is_free(self, claimed: Claimed, patient: None) -> None:
-        gate = Gate()
-
-        async with executor_of(batch_handler(gate.handle, 2), prefetch=None) as executor:
-            executor.add([claimed(payload=str(n)) for n in range(5)], 0)
-            await until(lambda: gate.started)
-            assert (gate.started, executor.running, executor.not_started) == ([[0, 1]], 1, 3)
-            gate.open.set()
-            await until(lambda: len(executor.settle_buffer.waiting) == 5)
-
-            assert gate.started == [[0, 1], [2, 3], [4]]
 
     async def test_a_batch_that_waits_does_not_start_after_the_end(self, claimed: Claimed, patient: None) -> None:
         gate = Gate()

@@ -25,33 +25,9 @@ def read(text: str = '{"type": "object"}') -> str:
     return text.encode().decode()
 
 
-def test_topics_with_the_same_schema_share_its_text() -> None:
-    put("a", "d1", read())
-    put("b", "d1", read())
-    put("c", "d2", read('{"type": "string"}'))
-
-    assert get("a").text is get("b").text
-    assert get("c").text == '{"type": "string"}'
-
-
 def test_the_number_of_cached_topics_is_limited_and_the_newest_is_kept() -> None:
     for number in range(3 * MAX_TOPICS):
         put(f"t{number}", "d1", read())
 
     assert len(schema_cache._last) <= MAX_TOPICS
     assert get(f"t{3 * MAX_TOPICS - 1}").digest == "d1"
-
-
-def test_an_update_of_a_cached_topic_evicts_no_other() -> None:
-    for number in range(MAX_TOPICS):
-        put(f"t{number}", "d1", read())
-    put("t7", "d2", read("{}"))
-
-    assert (get("t0").digest, get("t7").digest) == ("d1", "d2")
-
-
-def test_a_topic_without_a_schema_is_removed() -> None:
-    put("a", "d1", read())
-
-    assert put("a", None, None).digest is None
-    assert get("a").digest is None

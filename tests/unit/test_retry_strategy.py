@@ -60,24 +60,6 @@ def test_an_invalid_delay_is_reported_with_its_value(claimed: Claimed, rubbish: 
     )
 
 
-def test_a_strategy_gets_the_attempt_the_time_since_the_first_and_the_error(claimed: Claimed) -> None:
-    asked: list[Any] = []
-    error = OSError("gone")
-
-    to_strategy("m:f", lambda *given: asked.extend(given)).next_delay(claimed(attempt=3, elapsed_s=1.5), error)
-
-    assert asked == [3, timedelta(seconds=1.5), error]
-
-
-@pytest.mark.parametrize("broken", [ZeroDivisionError("no"), SystemExit(3), KeyboardInterrupt()])
-def test_an_exception_of_a_strategy_is_its_failure(claimed: Claimed, broken: BaseException) -> None:
-    def fail(attempt: int, elapsed: timedelta, error: BaseException) -> None:
-        raise broken
-
-    with pytest.raises(RetryStrategyFailed, match=f"m:f raised {type(broken).__name__}"):
-        to_strategy("m:f", fail).next_delay(claimed(), OSError())
-
-
 async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) -> int:
     return 0
 

@@ -135,10 +135,3 @@ def test_a_surprising_rule_is_a_warning(
     assert question.key == key
     assert text in question.text
     assert "pgrouse.toml:" in str(question)
-
-
-@pytest.mark.parametrize(
-    "lines", ["", 'retry_strategy = "rules_jobs:soon"', 'ack_policy = "manual"', 'ack_policy = "ack"']
-)
-def test_a_usual_rule_is_no_warning(settings: Callable[[str], config.Config], lines: str) -> None:
-    assert loader.find_suspicious_settings(settings(lines)) == []

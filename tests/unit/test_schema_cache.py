@@ -10,7 +10,6 @@ from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
-from pgrouse.errors import ConfigError
 from pgrouse.worker.execution.schema_cache import ERROR_BYTES, RECHECK_AFTER, SchemaCache
 
 Claimed = Callable[..., Message]
@@ -27,18 +26,6 @@ def of(*rows: tuple[str, str]) -> SchemaCache:
 def test_a_cache_without_schemas_checks_nothing() -> None:
     assert SchemaCache().is_empty
     assert of().is_empty
-
-
-def test_a_topics_own_schema_overrides_that_of_the_defaults(claimed: Claimed) -> None:
-    schemas = of(("*", NUMBER), ("text", '{"type": "string"}'), ("any", "{}"))
-
-    assert schemas.violation(claimed("other", payload="1")) is None
-    assert (
-        schemas.violation(claimed("other", payload='"a"'))
-        == 'payload_schema: (whole): the value is not of type "number"'
-    )
-    assert schemas.violation(claimed("text", payload='"a"')) is None
-    assert schemas.violation(claimed("any", payload='"a"')) is None
 
 
 def test_a_payload_that_python_cannot_hold_is_invalid(claimed: Claimed) -> None:
@@ -69,39 +56,6 @@ def test_only_a_changed_schema_is_compiled_and_logged_again(claimed: Claimed, lo
     assert [event["topic"] for event in logged.entries] == ["bad"]
 
 
-def test_a_removed_schema_no_longer_applies(claimed: Claimed) -> None:
-    schemas = of(("job", NUMBER))
-
-    schemas.update([])
-
-    assert schemas.is_empty
-    assert schemas.violation(claimed(payload='"a"')) is None
-
-
-class TopicTable:
-    """A connection whose topics have these schemas."""
-
-    def __init__(self, *rows: tuple[str, str]) -> None:
-        self.rows = rows
-
-    def execute(self, _: bytes) -> TopicTable:
-        return self
-
-    def fetchall(self) -> list[tuple[str, str]]:
-        return list(self.rows)
-
-
-def test_a_payload_that_does_not_match_ends_its_attempt_as_rejected(claimed: Claimed) -> None:
-    message = claimed(payload='"a"')
-
-    _, (settlement,) = of(("job", NUMBER)).check([message])
-
-    assert settlement is not None
-    assert settlement.kind == SettleKind.REJECT
-    fits = claimed(payload="1")
-    assert of(("job", NUMBER)).check([fits]) == ([fits], [])
-
-
 def test_no_message_runs_unchecked_or_is_rejected_without_the_package(
     claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,14 +69,3 @@ def test_no_message_runs_unchecked_or_is_rejected_without_the_package(
     other = claimed("other", payload="1")
     assert schemas.check([other]) == ([other], [])
     assert [(event["topic"], "pgrouse[schemas]" in event["reason"]) for event in logged.entries] == [("job", True)]
-
-
-def test_a_daemon_whose_topics_have_a_schema_does_not_start_without_the_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-
-    with pytest.raises(ConfigError, match=r"topics job: .*pip install 'pgrouse\[schemas\]'"):
-        SchemaCache({"job"}).load(TopicTable(("job", NUMBER)))
-    SchemaCache({"job"}).load(TopicTable(("other", NUMBER)))
-    SchemaCache({"job"}).load(TopicTable(("job", "{}")))

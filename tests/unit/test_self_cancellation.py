@@ -132,18 +132,6 @@ async def test_the_error_names_where_the_task_was_cancelled(claimed: Claimed) ->
         assert ended.error_type == "CancelledError"
 
 
-async def test_a_self_cancellation_is_settled_by_the_policy_of_the_topic(claimed: Claimed) -> None:
-    rejecting = Handler(
-        "job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.REJECT_ON_ERROR)
-    )
-
-    async with executor_of(rejecting) as executor:
-        executor.add([claimed()], 0)
-        await until(lambda: executor.settle_buffer.waiting)
-
-        assert [kind for _, kind in ends(executor)] == [SettleKind.REJECT]
-
-
 async def test_a_self_cancellation_after_the_completion_is_only_logged(claimed: Claimed, logged: LogCapture) -> None:
     first = Handler("job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.ACK_FIRST))
     message = claimed()
@@ -162,25 +150,6 @@ async def test_a_self_cancellation_after_the_completion_is_only_logged(claimed: 
     (event,) = [each for each in logged.entries if each["event"] == "message.ended_after_completion"]
     assert event["message_id"] == message.id
     assert "CancelledError" in event["reason"]
-
-
-async def test_a_message_that_arrives_when_an_idle_loop_is_cancelled_runs(claimed: Claimed) -> None:
-    async with executor_of(handler(nothing), concurrency=1) as executor:
-        executor.add([claimed()], 0)
-        await rest(executor)
-
-        for n in range(2, 5):
-            (loop,) = executor.singles.workers
-            loop.cancel()
-            executor.add([claimed()], 0)
-            await until(lambda n=n: len(executor.settle_buffer.waiting) == n)  # type: ignore[misc]
-            executor.add([claimed()], 0)
-            loop.cancel()
-            await rest(executor)
-            executor.settle_buffer.waiting.pop()
-
-        assert all_live(executor)
-        assert (len(executor.singles.workers), len(executor.singles.idle_workers)) == (1, 1)
 
 
 async def test_a_cancellation_during_the_wait_for_a_thread_fails_that_message(claimed: Claimed) -> None:
@@ -251,14 +220,6 @@ class TestOurs:
 
             assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
 
-    @Cancelling
-    async def test_the_stop_ends_all_loops(self, claimed: Claimed, cancelling: Callable[..., Any]) -> None:
-        async with executor_of(handler(cancelling), concurrency=3) as executor:
-            executor.add([claimed() for _ in range(20)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 20)
-        assert all(task.done() for task in executor.singles.workers)
-        assert not executor.has_unstoppable
-
     async def test_a_handler_that_swallows_the_stop_is_the_last_of_its_loop(self, claimed: Claimed) -> None:
         async def swallow(payload: Any) -> None:
             try:
@@ -284,17 +245,3 @@ class TestBatches:
 
             assert [kind for _, kind in ends(executor)] == [ENDS[cancelling]] * 6
             assert not executor.running
-
-    async def test_a_cancellation_during_the_wait_for_a_thread_fails_the_batch(self, claimed: Claimed) -> None:
-        release = threading.Event()
-
-        async with executor_of(batch_handler(lambda payloads: release.wait(60) and None, size=2)) as executor:
-            executor.add([claimed("bulk"), claimed("bulk")], 0)
-            await until(lambda: executor.threads.busy)
-            (task,) = executor.gatherers["bulk"].tasks()
-            task.cancel()
-            await until(lambda: executor.settle_buffer.waiting)
-            release.set()
-
-            assert [kind for _, kind in ends(executor)] == [SettleKind.RETRY] * 2
-            await until(lambda: executor.gatherers["bulk"].capacity)

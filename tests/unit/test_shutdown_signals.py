@@ -7,23 +7,8 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
-from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.shutdown_signals import ShutdownSignals
 from pgrouse.process.wake_event import WakeEvents
-
-
-@pytest.mark.parametrize("again", Requester)
-def test_only_a_second_request_of_the_same_requester_is_immediate(again: Requester) -> None:
-    shutdown = Shutdown(WakeEvents())
-    for each in Requester:
-        shutdown.request(each)
-    assert not shutdown.is_immediate
-
-    shutdown.request(again)
-
-    assert shutdown.is_immediate
 
 
 async def test_a_stop_after_a_reload_is_a_first_stop_and_ends_the_daemon() -> None:

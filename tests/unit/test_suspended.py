@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.handlers.suspended import Suspended, wait_for
+from pgrouse.handlers.suspended import Suspended
 
 
 def first_step(coroutine: Coroutine[Any, Any, Any]) -> Suspended:
@@ -108,10 +108,3 @@ def test_what_is_closed_closes_the_coroutine() -> None:
     awaited.close()
 
     assert closed == [True]
-
-
-async def test_an_awaitable_that_is_no_coroutine_becomes_one() -> None:
-    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    future.set_result("done")
-
-    assert await wait_for(future) == "done"

@@ -4,29 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pgrouse.process import systemd
-
-
-@pytest.fixture
-def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The socket on which systemd would listen."""
-    path = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(path)
-        listener.settimeout(60)
-        monkeypatch.setenv("NOTIFY_SOCKET", path)
-        yield listener
-
-
-def test_lines_are_sent_as_one_datagram(receiver: socket.socket) -> None:
-    systemd.notify(READY=1, STATUS="working 3 topics")
-
-    assert receiver.recv(1000) == b"READY=1\nSTATUS=working 3 topics"
 
 
 def test_an_abstract_socket_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,14 +20,6 @@ def test_an_abstract_socket_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
         systemd.notify(WATCHDOG=1)
 
         assert listener.recv(1000) == b"WATCHDOG=1"
-
-
-def test_a_reload_is_announced_with_the_monotonic_clock(receiver: socket.socket) -> None:
-    systemd.reloading()
-
-    lines = dict(line.split("=") for line in receiver.recv(1000).decode().splitlines())
-    assert lines["RELOADING"] == "1"
-    assert int(lines["MONOTONIC_USEC"]) > 0
 
 
 @pytest.mark.parametrize("address", [None, "", "/nowhere/at/all"])

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
-
-
-async def test_set_wakes_the_waiter() -> None:
-    signal = WakeEvent()
-    waiter = asyncio.create_task(signal.wait(60))
-    await asyncio.sleep(0)
-
-    signal.set()
-
-    assert await waiter
 
 
 async def test_an_event_set_without_a_waiter_is_kept_for_the_next_one_only() -> None:
