@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from tests.daemon.preloaded import Forked
@@ -14,12 +12,6 @@ from tests.daemon.process import Daemon, Fleet, Journal, execute
 from tests.daemon.runs import Runs
 from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
-
-
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue, through an autocommit connection of the superuser."""
-    return Queue(db)
 
 
 @pytest.fixture

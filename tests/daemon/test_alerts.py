@@ -112,27 +112,9 @@ def topics(requests: list[Request]) -> list[str]:
     return [request.json["groups"][0]["topic"] for request in requests]
 
 
-def summaries(receiver: Receiver) -> list[str]:
-    return [group["topic"] for request in receiver.requests for group in request.json["groups"]]
-
-
 def delivered(queue: Queue) -> int:
     count: int = queue.value("SELECT count(delivered_at) FROM messages.alert_delivery")
     return count
-
-
-@pytest.mark.long
-def test_a_daemon_sends_an_alert_about_a_dead_message(
-    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
-) -> None:
-    handlers = {"import_path": [str(HANDLERS)]}
-    deliver(hook(receiver), command=("run",), handlers=handlers, **{"topics.job": {"handler": "work:act"}})
-
-    died = queue.publish("job", payload='{"do": "fail"}')
-
-    (request,) = receiver.wait_for(1)
-    assert (request.json["count"], request.json["groups"][0]["first_message_id"]) == (1, died)
-    eventually(lambda: queue.value("SELECT delivered_at IS NOT NULL FROM messages.alert"))
 
 
 def test_when_all_daemons_are_dead_two_web_servers_say_so_once(
@@ -202,23 +184,6 @@ def test_a_delivery_whose_daemon_is_killed_between_send_and_mark_is_repeated(
     assert requests[0].id == requests[1].id != requests[2].id
     assert requests[0].body == requests[1].body
     eventually(lambda: delivered(queue) == 2)
-
-
-@pytest.mark.long
-def test_two_deliverers_send_every_alert_once_and_in_order(
-    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
-) -> None:
-    for _ in range(2):
-        deliver(hook(receiver))
-    expected = [f"t{n}" for n in range(40)]
-    for n, topic in enumerate(expected):
-        raise_alert(queue, topic)
-        if n % 4 == 3:
-            eventually(lambda n=n: len(summaries(receiver)) > n)
-
-    assert sorted(summaries(receiver)) == sorted(expected)
-    sequence = [request.json["sequence"] for request in receiver.requests]
-    assert sequence == sorted(set(sequence))
 
 
 @pytest.fixture
@@ -340,26 +305,6 @@ def test_a_message_names_the_exception_its_queue_and_the_page_of_the_dashboard(
     assert alert.json["database"] == queue.value("SELECT current_database()")
 
 
-def test_a_condition_is_reported_when_it_begins_and_when_it_ends(
-    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
-) -> None:
-    deliver(hook(receiver))
-    queue.call("register_worker", "elsewhere", "host", 7, "1.0", ["elsewhere"], 1)
-    queue.publish(wait="-6 minutes")
-    queue.rows("SELECT * FROM messages.tick()")
-    (begun,) = receiver.wait_for(1)
-
-    queue.claim()
-    queue.rows("SELECT * FROM messages.tick()")
-
-    ended = receiver.wait_for(2)[1]
-    assert (begun.json["status"], begun.json["title"]) == (
-        "firing",
-        "no worker: messages of t are ready, and no worker handles the topic (1 message now)",
-    )
-    assert (ended.json["status"], ended.json["title"]) == ("resolved", "resolved: no worker: t")
-
-
 def test_a_flood_is_sent_as_a_few_alerts_with_the_exact_count(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
@@ -373,11 +318,6 @@ def test_a_flood_is_sent_as_a_few_alerts_with_the_exact_count(
     eventually(lambda: sum(request.json["count"] for request in receiver.requests) >= 10_000, 60)
     assert sum(request.json["count"] for request in receiver.requests) == 10_000
     assert len(receiver.requests) <= time.monotonic() - began + 1, "one a second, and the first"
-
-
-def wake(queue: Queue) -> None:
-    """Make the deliverers check now."""
-    queue.conn.execute("SELECT pg_notify('alert', '')")
 
 
 def taken_in(queue: Queue, sink: str, count: int) -> bool:
@@ -404,47 +344,6 @@ def test_an_escalation_is_sent_after_its_delay_and_not_before(
     (to_boss,) = eventually(lambda: [r for r in receiver.requests if r.path == "/boss"])
     assert receiver.requests[0].path == "/hook"
     assert (to_boss.json["count"], to_boss.json["groups"][0]["escalated"]) == (2, True)
-
-
-def test_a_silence_holds_back_what_it_matches_and_reports_the_count_afterwards(
-    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
-) -> None:
-    silence = queue.call("silence", **{"topic": "noisy", "for": "1 hour"})
-    deliver(hook(receiver, group_interval="1h"))
-    for topic in ("noisy", "noisy", "other"):
-        raise_alert(queue, topic)
-    receiver.wait_for(1)
-    eventually(lambda: taken_in(queue, "ops", 3))
-    sent_meanwhile = summaries(receiver)
-
-    queue.call("unsilence", silence)
-    queue.conn.execute("UPDATE messages.alert_incident SET due_at = now() WHERE due_at IS NOT NULL")
-    wake(queue)
-
-    after = receiver.wait_for(2)[1]
-    assert sent_meanwhile == ["other"]
-    assert (after.json["groups"][0]["topic"], after.json["count"]) == ("noisy", 2)
-
-
-def test_a_sink_over_its_rate_gets_the_alerts_later_with_their_count(
-    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
-) -> None:
-    deliver(hook(receiver, rate_limit_per_minute=1))
-    raise_alert(queue, "first")
-    receiver.wait_for(1)
-    for _ in range(3):
-        raise_alert(queue, "held")
-    eventually(lambda: taken_in(queue, "ops", 4))
-    eventually(lambda: queue.value("SELECT bool_and(due_at <= now()) FROM messages.alert_incident WHERE pending > 0"))
-    before = summaries(receiver)
-
-    # A minute later.
-    queue.conn.execute("UPDATE messages.alert_sink SET paced_at = paced_at - interval '1 minute'")
-    wake(queue)
-
-    later = receiver.wait_for(2)[1]
-    assert before == ["first"]
-    assert (later.json["groups"][0]["topic"], later.json["count"]) == ("held", 3)
 
 
 def test_a_deliverer_frozen_during_a_send_repeats_nothing_when_it_resumes(

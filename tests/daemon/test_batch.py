@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.daemon.process import AT_ONCE_S, Daemon, Journal, end_locks, now
+from tests.daemon.process import Daemon, Journal, end_locks
 from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -155,31 +155,6 @@ class TestGathering:
         eventually(lambda: queue.ids() == [], within_s=60)
         assert [each["size"] for each in journal.entries("start")] == [250] * 4
 
-    def test_a_batch_without_a_wait_takes_the_available_messages_at_once(
-        self, start: Start, queue: Queue, journal: Journal
-    ) -> None:
-        start({"job": batch("count", 100, wait="0s")})
-
-        publish(queue, 1)
-
-        assert journal.entry("start")["size"] == 1
-
-    @pytest.mark.long
-    def test_later_messages_join_a_waiting_batch_and_none_waits_longer_than_the_wait(
-        self, start: Start, queue: Queue, journal: Journal
-    ) -> None:
-        start({"job": batch("count", 100, wait="8s")})
-        began = now()
-
-        first = queue.publish("job")
-        eventually(lambda: queue.message(first).claim_id)
-        queue.publish("job")
-        queue.publish("job")
-
-        entry = journal.entry("start")
-        assert entry["size"] == 3
-        assert 7.9 <= entry["at"] - began < 8 + AT_ONCE_S
-
     def test_a_full_batch_ends_its_wait(self, start: Start, queue: Queue, journal: Journal) -> None:
         start({"job": batch("count", 3, wait="60s")})
 
@@ -251,14 +226,6 @@ class TestDying:
 
         assert results(queue, [published]) == ["success"]
         assert (queue.archived(published).attempts, queue.archived(published).runs) == (2, 1)
-
-    def test_a_run_is_counted_when_a_batch_that_waited_begins(self, start: Start, queue: Queue) -> None:
-        start({"job": batch("count", wait="200ms")})
-
-        ids = publish(queue, 1, 2)
-
-        assert results(queue, ids) == ["success"] * 2
-        assert {(queue.archived(each).attempts, queue.archived(each).runs) for each in ids} == {(1, 1)}
 
     @pytest.mark.long
     def test_a_child_that_dies_fails_its_batch_and_the_next_batch_succeeds(self, start: Start, queue: Queue) -> None:

@@ -81,16 +81,6 @@ def test_only_the_handler_of_that_message_is_stopped(start: Start, queue: Queue,
     assert journal.entries("cancelled", second) == []
 
 
-def test_a_cancelled_message_that_waits_is_never_started(start: Start, queue: Queue, journal: Journal) -> None:
-    cancelled, other = queue.publish_many(2, "job")
-    queue.call("cancel", [cancelled])
-
-    start({"job": "work:echo"})
-
-    assert eventually(lambda: queue.archived(other)).result == "success"
-    assert journal.entries("start", cancelled) == []
-
-
 def test_the_next_heartbeat_reports_a_cancellation_whose_notification_was_lost(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

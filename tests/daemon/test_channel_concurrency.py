@@ -39,16 +39,6 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
         assert runs.pause(limit, channel) <= max(3 / 9, 3 * latency)
 
 
-def test_a_channel_without_a_limit_may_take_all_slots(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
-    queue.policy("job", channel_concurrency=1)
-    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('job', 'free', 0)")
-    two_daemons({"job": "timed:run"})
-
-    queue.publish_many(10, "job", channel="free", payload={"for": 60})
-
-    eventually(lambda: runs.rows() != [] and runs.most_at_once(channel="free") == 10)
-
-
 @pytest.mark.long
 def test_a_full_channel_delays_no_other(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", channel_concurrency=1)

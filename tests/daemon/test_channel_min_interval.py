@@ -10,7 +10,6 @@ import pytest
 
 from tests.daemon.process import Daemon
 from tests.daemon.runs import Runs
-from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Daemons = Callable[..., list[Daemon]]
@@ -39,13 +38,3 @@ def test_two_daemons_keep_the_interval_in_each_channel_and_lose_a_tenth_at_most(
         assert median(b - a for a, b in pairwise(claimed)) <= interval + max(interval / 9, 3 * latency)
     free = runs.claimed_at("free")
     assert free[-1] - free[0] < (len(free) - 1) * 0.6 / 2, "with the interval of the others it would be twice as long"
-
-
-def test_messages_without_a_channel_are_not_delayed(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
-    queue.policy("job", channel_min_interval="1 hour")
-    two_daemons({"job": "timed:run"})
-
-    queue.publish_many(3, "job", channel="a", payload={"for": 0})
-    queue.publish_many(20, "job", payload={"for": 0})
-
-    eventually(lambda: len(runs.rows()) == 21)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import Daemon, Fleet, Journal, end_locks
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -144,19 +142,6 @@ def test_a_handler_that_ends_without_a_commit_has_failed(own: Start, queue: Queu
     assert "ctx.complete() was called, and its transaction was not committed" in archived.error
 
 
-@pytest.mark.long
-def test_an_error_after_the_commit_is_logged_and_changes_nothing(own: Start, queue: Queue) -> None:
-    queue.policy("*", max_attempts=3)
-    daemon = own(HANDLERS)
-
-    for topic, kind in (("blocking", "sqlalchemy session"), ("async", "asyncpg")):
-        published = queue.publish(topic, payload={"on": kind, "after": "raise"})
-
-        event = daemon.event("message.ended_after_completion", message_id=published)
-        assert event["reason"].rstrip().endswith("ValueError: changed my mind")
-        assert queue.archived(published).result == "success"
-
-
 def test_in_autocommit_mode_the_message_is_completed_at_once(own: Start, queue: Queue) -> None:
     own({"job": "own:autocommit"})
 
@@ -188,25 +173,6 @@ def test_a_transaction_that_is_left_open_holds_up_nothing_else(own: Start, queue
     queue.call("expire_locks")
 
     assert ended(queue, published).result == "success"
-
-
-@pytest.mark.long
-def test_a_handler_may_go_on_after_its_commit_for_longer_than_its_lock(
-    own: Start, queue: Queue, journal: Journal
-) -> None:
-    queue.policy("*", lock_duration="1 s")
-    daemon = own({"job": "own:go_on", "other": "holding:hold"}, **LOCKS_ARE_NEVER_ENDED)
-    published = queue.publish("job")
-    journal.entry("done", published)
-    other = queue.publish("other")
-    journal.entry("start", other)
-
-    assert is_kept(queue, other, timedelta(seconds=1))
-    daemon.open_gate()
-
-    assert journal.entry("end", published)["lost"] is False
-    assert journal.entries("cancelled", published) == []
-    assert daemon.events("message.lock_lost") == []
 
 
 @pytest.mark.long

@@ -9,7 +9,6 @@ import pytest
 
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
-from tests.sql.deaths import copy_of
 from tests.sql.queue import Listener, Queue
 
 Start = Callable[..., Daemon]
@@ -58,19 +57,6 @@ def test_a_handler_of_the_dlq_processes_the_copy_at_once(start: Start, queue: Qu
     assert queue.ids() == []
 
 
-def test_another_daemon_may_process_dead_letters(start: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("*", dead_letter=True)
-    start({"pay": "letters:pay"})
-    tending = start({"pay.dlq": "letters:tend"})
-
-    queue.publish_many(20, "pay", payload={"id": 7})
-
-    entries = eventually(lambda: found if len(found := journal.entries("tended")) == 20 else None)
-    assert {entry["pid"] for entry in entries} == {tending.pid}
-    assert len({entry["id"] for entry in entries}) == 20
-    eventually(lambda: queue.ids() == [])
-
-
 def test_a_dead_letter_that_dies_raises_its_alert_and_makes_no_further_dead_letter(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Listener]
 ) -> None:
@@ -85,22 +71,6 @@ def test_a_dead_letter_that_dies_raises_its_alert_and_makes_no_further_dead_lett
     assert queue.archived(died).attempts == 3
     assert (len(journal.entries("tended")), queue.ids()) == (1, [])
     assert listener.received() == [str(died), str(letter.id)]
-
-
-def test_dead_letters_without_a_handler_are_redriven_when_the_cause_is_fixed(start: Start, queue: Queue) -> None:
-    queue.policy("pay", dead_letter=True)
-    daemon = start({"pay": "letters:pay"})
-    died = queue.publish("pay", payload={"id": 7})
-    ended(queue, died)
-    copy = copy_of(queue, died)
-
-    daemon.open_gate("fixed")
-    (moved,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
-
-    again = ended(queue, moved.message_id)
-    assert (again.result, again.redriven_from, again.redrives) == ("success", died, 1)
-    assert queue.archived(copy.id).result == "cancelled"
-    assert queue.ids() == []
 
 
 def test_a_loop_of_redrives_and_deaths_is_counted_and_ends_at_the_limit(start: Start, queue: Queue) -> None:

@@ -31,27 +31,3 @@ def test_publishes_in_a_row_are_one_run_of_the_last_payload_when_they_have_stopp
     assert (ended.output, ended.available_at) == (19, due)
     assert ended.locked_at >= due
     assert [entry["id"] for entry in journal.entries("start")] == [message]
-
-
-def test_a_publish_after_the_message_has_run_is_a_second_run(start: Start, queue: Queue, journal: Journal) -> None:
-    start({"job": "work:echo"})
-    first = send(queue, 1, debounce="0").id
-    eventually(lambda: queue.archived(first))
-
-    second = send(queue, 2, debounce="1 s").id
-
-    assert eventually(lambda: queue.archived(second)).output == 2
-    assert [entry["id"] for entry in journal.entries("start")] == [first, second]
-
-
-def test_a_key_starts_once_in_the_time_of_its_throttle(start: Start, queue: Queue, journal: Journal) -> None:
-    start({"job": "work:echo"})
-    first = send(queue, 1, throttle="1 hour").id
-    eventually(lambda: queue.archived(first))
-
-    ignored = send(queue, 2, throttle="1 hour")
-    after_the_time = send(queue, 3, throttle="0")
-
-    assert tuple(ignored) == (first, "ignored")
-    assert eventually(lambda: queue.archived(after_the_time.id)).output == 3
-    assert [entry["id"] for entry in journal.entries("start")] == [first, after_the_time.id]

@@ -62,16 +62,3 @@ def test_a_slow_topic_delays_no_other(two_daemons: Daemons, queue: Queue, runs: 
 
     eventually(lambda: sum(run.topic == "other" for run in runs.rows()) == 50)
     assert sum(run.topic == "job" for run in runs.rows()) <= 1
-
-
-def test_an_idle_time_saves_up_the_burst_and_no_more(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
-    # The next one after the burst is due in a minute and a half.
-    queue.policy("job", dequeue_rate=0.01, burst=4)
-    two_daemons({"job": "timed:run", "other": "timed:run"})
-
-    queue.publish_many(6, "job", payload={"for": 0})
-
-    eventually(lambda: len(runs.rows()) == 4)
-    queue.publish_many(50, "other", payload={"for": 0})
-    eventually(lambda: queue.value("SELECT count(*) FROM messages.message WHERE topic = 'other'") == 0)
-    assert sum(run.topic == "job" for run in runs.rows()) == 4

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from tests.daemon.process import Daemon, Fleet
 from tests.server.deadline import eventually
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Archived = Callable[[int], Any]
@@ -49,9 +49,8 @@ OUTPUTS = [
 
 
 @pytest.fixture(scope="module")
-def database(server: Postgres) -> Iterator[Database]:
-    with server.new_database(template=server.migrated) as database:
-        yield database
+def database(shared: Database) -> Database:
+    return shared
 
 
 @pytest.fixture(scope="module")

@@ -46,21 +46,3 @@ def test_a_handler_is_cancelled_when_its_frozen_daemon_resumes_and_the_second_re
     archived = queue.archived(published)
     assert (archived.result, archived.attempts) == ("success", 2)
     assert f":{second.pid}:" in archived.handled_by
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("frozen", ["holding:hold_in_thread"], indirect=True)
-def test_the_late_result_of_a_handler_that_cannot_be_cancelled_is_refused(
-    frozen: Daemon, start: Start, queue: Queue, journal: Journal
-) -> None:
-    second = start({"job": "holding:hold_in_thread"})
-    eventually(lambda: len(journal.entries("start")) == 2)
-    (published,) = {e["id"] for e in journal.entries("start")}
-
-    frozen.open_gate()
-    frozen.send(signal.SIGCONT)
-    frozen.event("message.lock_lost", message_id=published)
-
-    assert queue.message(published).attempts == 2, "the second attempt goes on undisturbed"
-    second.open_gate()
-    assert f":{second.pid}:" in eventually(lambda: queue.archived(published)).handled_by

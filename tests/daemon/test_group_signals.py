@@ -22,8 +22,6 @@ from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-Start = Callable[..., Daemon]
-
 TOPICS = {
     "async": "holding:hold",
     "thread": "holding:hold_in_thread",

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
-from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
+from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -72,25 +72,6 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
 
     assert eventually(lambda: queue.archived(held)).attempts == 1
     assert eventually(lambda: queue.archived(other)).result == "success"
-
-
-@pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
-def test_cancelling_a_running_message_stops_its_handler_promptly(
-    start: Start, queue: Queue, journal: Journal, handler: str
-) -> None:
-    # No heartbeat then detects it in time.
-    queue.policy("job", lock_duration="1 hour")
-    daemon = start({"job": handler})
-    published = queue.publish("job")
-    journal.entry("start", published)
-
-    began = now()
-    queue.call("cancel", [published])
-
-    daemon.event("message.cancelled", within_s=AT_ONCE_S, message_id=published)
-    if handler == "holding:hold":
-        assert journal.entry("cancelled", published)["at"] - began < AT_ONCE_S
-    assert queue.archived(published).result == "cancelled"
 
 
 def test_a_cancelled_message_that_waits_for_a_slot_is_never_started(

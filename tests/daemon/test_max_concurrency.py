@@ -33,22 +33,6 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     assert runs.pause(limit) <= max(3 / 9, 3 * latency)
 
 
-@pytest.mark.long
-def test_one_limit_covers_messages_with_and_without_a_channel_of_its_topic_only(
-    two_daemons: Daemons, queue: Queue, runs: Runs
-) -> None:
-    queue.policy("job", max_concurrency=3)
-    two_daemons({"job": "timed:run", "other": "timed:run"})
-
-    for channel in (None, "a", "b"):
-        queue.publish_many(6, "job", channel=channel, payload={"for": 0.3})
-    queue.publish_many(10, "other", payload={"for": 3})
-
-    eventually(lambda: queue.ids() == [], within_s=60)
-    assert runs.most_at_once("job") == 3
-    assert runs.most_at_once("other") > 3
-
-
 def test_a_raised_limit_applies_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", max_concurrency=1)
     two_daemons({"job": "timed:run"})

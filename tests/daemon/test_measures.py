@@ -246,23 +246,3 @@ def test_a_worker_leaves_the_registry_of_a_slow_server(
         beat(database.dsn, MetricsRecorder(), lambda: held() and thread.submit(give_it_back))
 
     assert queue.rows("SELECT FROM messages.worker") == []
-
-
-def test_measures_after_a_report_whose_answer_was_lost_are_reported_at_the_end(
-    proxied: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 3600.0)
-    metrics = MetricsRecorder()
-    metrics.record_end([MESSAGE], AttemptResult.SUCCESS)
-    proxied.lose_the_answer_to("COMMIT", after="record_measures")
-
-    def lost() -> bool:
-        if not proxied.answer_was_lost.is_set():
-            return False
-        metrics.record_end([MESSAGE] * 2, AttemptResult.REJECTED)
-        return True
-
-    beat(proxied.dsn, metrics, lost)
-
-    assert results(queue) == {"job": {"success": 1, "rejected": 2}}
-    assert queue.rows("SELECT FROM messages.worker") == []

@@ -57,29 +57,3 @@ def test_a_message_in_backoff_runs_before_the_next_of_its_channel(
     assert [run.id for run in ran] == [a[0], a[1], a[1], a[1], a[2]]
     assert in_order(runs, "a")
     assert all(after.started - before.ended >= 0.5 for before, after in pairwise(ran[1:4]))
-
-
-def test_a_message_in_backoff_blocks_its_channel_and_no_other(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
-    queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "1 hour"})
-    two_daemons({"job": "timed:run"})
-
-    failing, behind = (queue.publish("job", channel="a", payload={"for": 0.01, "fails": n}) for n in (1, 0))
-    eventually(lambda: queue.message(failing).attempts == 1 and queue.message(failing).claim_id is None)
-    others = [queue.publish("job", channel="b", payload={"for": 0.01}) for _ in range(3)]
-
-    eventually(lambda: queue.ids() == [failing, behind])
-    assert [run.id for run in runs.rows("b")] == others
-    assert [run.id for run in runs.rows("a")] == [failing]
-
-
-def test_a_skipped_message_unblocks_its_channel_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
-    queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "1 hour"})
-    two_daemons({"job": "timed:run"})
-    blocking = queue.publish("job", channel="a", payload={"for": 0, "fails": 1})
-    behind = queue.publish("job", channel="a", payload={"for": 0})
-    eventually(lambda: queue.message(blocking).attempts == 1 and queue.message(blocking).claim_id is None)
-
-    queue.call("skip", [blocking], "it can never be")
-
-    eventually(lambda: queue.archived(behind) is not None)
-    assert [run.id for run in runs.rows("a")] == [blocking, behind]

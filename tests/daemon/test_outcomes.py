@@ -14,7 +14,7 @@ import pytest
 import pgrouse
 from tests.daemon.process import Fleet, Journal
 from tests.server.deadline import eventually
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 # The folder of pgrouse in tracebacks; the folder of the checkout may have its name.
@@ -32,9 +32,8 @@ in_every_mode = pytest.mark.parametrize("topic", ["async", "returned", "thread",
 
 
 @pytest.fixture(scope="module")
-def database(server: Postgres) -> Iterator[Database]:
-    with server.new_database(template=server.migrated) as database:
-        yield database
+def database(shared: Database) -> Database:
+    return shared
 
 
 @pytest.fixture(scope="module")

@@ -97,19 +97,6 @@ def test_a_paused_channel_delays_no_other(daemons: list[Daemon], queue: Queue, j
     assert journal.entry("start", held)["at"] - resumed_at < AT_ONCE_S
 
 
-@pytest.mark.long
-def test_all_topics_can_be_paused_at_once(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
-    queue.call("pause", "*", "maintenance")
-
-    held = [queue.publish("job"), queue.publish("other", channel="c")]
-
-    eventually(lambda: asleep(queue, daemons))
-    assert journal.entries("start") == []
-    queue.call("resume", "*")
-    resumed_at = now()
-    assert all(journal.entry("start", each)["at"] - resumed_at < AT_ONCE_S for each in held)
-
-
 @pytest.mark.parametrize("channel", [None, "c"])
 def test_a_pause_with_an_end_expires_while_all_daemons_sleep(
     daemons: list[Daemon], queue: Queue, journal: Journal, channel: str | None

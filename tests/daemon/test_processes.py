@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
-
-Start = Callable[..., Daemon]
 
 
 @pytest.fixture
@@ -71,16 +68,6 @@ def test_processes_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queu
 
     eventually(lambda: pids(queue) == set())
     assert queue.archived(published).result == "success"
-
-
-@pytest.mark.long
-def test_a_stop_during_the_start_of_the_processes_ends_them_in_order(
-    fleet: Fleet, database: Database, journal: Journal
-) -> None:
-    daemon = fleet.launch({"job": "slow_import:work"}, dsn=database.dsn, processes=2)
-    eventually(lambda: len(journal.entries("imports")) == 2)
-
-    assert daemon.stop() == 0
 
 
 def running(pids: list[int]) -> list[int]:

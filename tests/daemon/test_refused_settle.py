@@ -63,18 +63,6 @@ def test_an_invalid_outcome_fails_with_the_reason(start: Start, queue: Queue) ->
     assert all(eventually(lambda each=each: queue.archived(each)).result == "success" for each in fine)
 
 
-def test_a_time_may_be_a_number_of_seconds(start: Start, queue: Queue) -> None:
-    queue.policy("job", max_attempts=2)
-    daemon = start({"job": "hostile:come_back_in_seconds"})
-
-    published = queue.publish("job")
-
-    ended = eventually(lambda: queue.archived(published))
-    assert (ended.result, ended.output, ended.runs) == ("success", 2, 3)
-    assert daemon.events("settle.refused") == []
-    assert daemon.events("loop.failed") == []
-
-
 MISTAKES = {
     "a class": "TypeError: the handler returned the class Reject: return an outcome, Reject(...)",
     "a class of an exception": "TypeError: the handler returned the class ValueError",

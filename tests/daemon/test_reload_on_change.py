@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.worker.service import STOP_MARGIN_S
 from tests.daemon.preloaded import Forked
 from tests.daemon.process import PGROUSE, Begin, execute
 from tests.server.deadline import eventually
@@ -133,35 +132,6 @@ def test_one_whose_lifespan_failed_waits_for_a_change_and_is_stopped_by_a_signal
     development.process.send_signal(signal.SIGTERM)
 
     assert development.process.wait(30) == 0
-
-
-EXPIRING_LIFESPAN = """
-import asyncio
-from contextlib import asynccontextmanager
-
-@asynccontextmanager
-async def lifespan():
-    async with asyncio.timeout(0.1):
-        yield
-"""
-
-
-@pytest.mark.long
-def test_one_whose_lifespan_failed_later_waits_longer_than_a_stop_may_take(
-    development: Development, database: Database, queue: Queue
-) -> None:
-    with_lifespan = '[handlers]\nlifespan = "shop:lifespan"\n'
-    development.write("pgrouse.toml", CONFIG.format(dsn=database.dsn) + with_lifespan)
-    development.write("shop.py", returning(3) + EXPIRING_LIFESPAN)
-    development.start()
-    assert development.says("pgrouse: handlers.lifespan: shop:lifespan failed")
-
-    with pytest.raises(subprocess.TimeoutExpired):
-        development.process.wait(STOP_MARGIN_S + 5)
-
-    development.write("shop.py", returning(4) + EXPIRING_LIFESPAN.replace("0.1", "3600"))
-    published = queue.publish("job")
-    assert eventually(lambda: queue.archived(published), 60).output == 4
 
 
 @pytest.mark.long

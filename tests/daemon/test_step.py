@@ -6,24 +6,17 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.daemon.process import PGROUSE, Daemon, Journal, end_locks
-from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
 Start = Callable[..., Daemon]
 # Whether a worker has asked since then what is saved, and the server has answered.
-CHECKED = """
-    SELECT EXISTS (SELECT FROM pg_stat_activity
-                   WHERE datname = current_database() AND query LIKE '%%load_steps%%' AND state = 'idle'
-                     AND query_start > %s)
-"""
 
 
 def ran(journal: Journal, message_id: int) -> list[tuple[str, int]]:
@@ -113,7 +106,7 @@ def test_results_have_types_and_a_result_that_cannot_be_stored_names_the_reason(
     assert "done already in this attempt" in why["twice"]
     assert "was kept by another attempt in the meantime" in why["another attempt"]
     assert "its function is async and its handler is not" in ended(queue, thread).error
-    assert 'ctx.step() are not available with isolation = "process"' in ended(queue, child).error
+    assert 'ctx.step() and ctx.signal_url() are not available with isolation = "process"' in ended(queue, child).error
 
 
 def test_a_handler_that_lost_the_message_saves_no_step(
@@ -125,33 +118,6 @@ def test_a_handler_that_lost_the_message_saves_no_step(
 
     assert "the result of step 'a' was not kept" in journal.entry("lost", published)["said"]
     assert queue.value("SELECT count(*) FROM messages.step") == 0
-
-
-@pytest.mark.long
-def test_a_late_answer_does_not_run_a_step_that_another_worker_has_done(
-    start: Start, queue: Queue, journal: Journal, database: Database
-) -> None:
-    """A worker is frozen between the check and the step.
-
-    The message was its own when the check was answered.
-    """
-    queue.policy("job", max_attempts=9, lock_duration="1.5 s", lock_expired_delay="0 s")
-    with closing(Proxy(database.dsn)) as proxy:
-        late = start({"job": "steps:buy_late"}, dsn=proxy.dsn, concurrency=1, prefetch=0)
-        published = queue.publish("job", payload="true")
-        journal.entry("start", published)
-        proxy.hold_answers()
-        held_at = queue.value("SELECT clock_timestamp()")
-        late.open_gate()
-        eventually(lambda: queue.value(CHECKED, [held_at]))
-        eventually(lambda: queue.call("expire_locks") or queue.message(published).claim_id is None)
-
-        start({"job": "steps:buy_late"}).open_gate()
-        assert ended(queue, published).result == "success"
-        proxy.flow()
-
-        journal.entry("lost", published)
-        assert ran(journal, published) == [("first", 1), ("buy", 2)]
 
 
 @pytest.mark.long

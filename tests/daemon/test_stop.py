@@ -101,19 +101,6 @@ def test_a_second_signal_ends_the_drain_at_once(start: Start, queue: Queue, jour
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
 
 
-def test_sigint_also_drains_and_exits_with_130(start: Start, queue: Queue, journal: Journal) -> None:
-    daemon = start({"job": "holding:hold"})
-    published = queue.publish("job")
-    journal.entry("start", published)
-
-    daemon.send(signal.SIGINT)
-    daemon.event("daemon.stopping", signal="SIGINT")
-    daemon.open_gate()
-
-    assert daemon.exit_code() == 130
-    assert queue.archived(published).result == "success"
-
-
 @pytest.mark.parametrize("handler", ["work:echo", "work:echo_in_thread"])
 @pytest.mark.parametrize("after", [10, 300])
 def test_a_daemon_stopped_under_load_leaves_no_lock_and_loses_nothing(

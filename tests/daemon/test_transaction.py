@@ -104,22 +104,6 @@ def test_a_connection_that_ended_while_it_was_idle_costs_no_attempt(
     assert queue.archived(published).result == "success"
 
 
-def test_effects_of_a_daemon_killed_before_the_commit_are_done_again_by_another(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
-    queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
-    first = start({"job": "effects:die_inside"})
-    published = queue.publish("job")
-    first.exit_code()
-    end_locks(queue.conn, first)
-
-    start({"job": "effects:die_inside"})
-
-    assert eventually(lambda: queue.archived(published)).result == "success"
-    assert [e["attempt"] for e in journal.entries("stored", published)] == [1, 2]
-    assert effects(queue, published) == 1
-
-
 def test_effects_of_a_daemon_killed_after_the_commit_remain(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
     first = start({"job": "effects:die_after"})

@@ -154,30 +154,6 @@ def test_a_cancelled_run_gives_messages_back(database: Database, db: psycopg.Con
     assert state_of(db, asyncio.run(main())) == (None, 0)
 
 
-def test_a_block_that_is_cancelled_gives_messages_back(database: Database, db: psycopg.Connection[Any]) -> None:
-    async def main() -> int:
-        begun = asyncio.Event()
-
-        async def handle(payload: object) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        message_id = int(publish(db, "orders"))
-
-        async def block() -> None:
-            async with Worker(database.dsn, handlers={"orders": handle}):
-                await asyncio.Event().wait()
-
-        running = asyncio.create_task(block())
-        await begun.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        return message_id
-
-    assert state_of(db, asyncio.run(main())) == (None, 0)
-
-
 @pytest.mark.long
 def test_two_workers_share_the_work_of_one_process(database: Database, db: psycopg.Connection[Any]) -> None:
     async def main() -> dict[str, int]:
@@ -235,15 +211,6 @@ def test_a_worker_runs_once_at_a_time(database: Database) -> None:
             assert worker.is_running
 
     asyncio.run(main())
-
-
-@pytest.mark.long
-def test_a_drain_from_outside_ends_it(
-    database: Database, db: psycopg.Connection[Any], eventually: Callable[..., Any]
-) -> None:
-    with Worker(database.dsn, handlers={"orders": lambda payload: None}) as worker:
-        eventually(lambda: db.execute("SELECT messages.drain_worker(%s)", [worker.name]).fetchone() == (True,))
-        eventually(lambda: not worker.is_running)
 
 
 @pytest.mark.long

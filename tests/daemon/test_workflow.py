@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
-from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
@@ -80,16 +79,3 @@ def test_handlers_get_the_results_of_the_messages_before_theirs(start: Start, qu
     ]
     assert outputs == [expected] * 3
     assert eventually(lambda: queue.archived(alone)).output == []
-
-
-def test_the_tick_releases_messages_that_a_long_open_publish_missed(
-    start: Start, queue: Queue, database: Database
-) -> None:
-    start(TOPICS)
-    first = queue.publish("job", wait="1 hour")
-    with database.connect() as conn, conn.transaction():
-        last = after(Queue(conn), first)
-        queue.call("retry_now", [first])
-        eventually(lambda: queue.archived(first))
-
-    assert eventually(lambda: queue.archived(last)).result == "success"

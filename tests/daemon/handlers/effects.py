@@ -67,15 +67,6 @@ def store_slowly_in_thread(payload, ctx):
         until_in_thread(lambda: is_open("gate"))
 
 
-async def die_inside(payload, ctx):
-    """Kills its own process in the first attempt, before the transaction ends."""
-    async with ctx.transaction() as conn:
-        await conn.execute(INSERT, [ctx.id])
-        write("stored", ctx)
-        if ctx.attempt == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 async def die_after(payload, ctx):
     """Kills its own process as soon as the transaction has ended."""
     async with ctx.transaction() as conn:

@@ -182,17 +182,6 @@ async def answer_nonsense(payload, ctx):
     return NONSENSE[payload]()
 
 
-async def come_back_in_seconds(payload, ctx):
-    """Gives its times as numbers."""
-    write("start", ctx)
-    match ctx.runs:
-        case 1:
-            return Retry(after=0)
-        case 2:
-            return Defer(after=0.01)
-    return ctx.attempt
-
-
 MISTAKES = {
     "a class": lambda ctx: Reject,
     "a class of an exception": lambda ctx: ValueError,
