@@ -170,12 +170,6 @@ def own_queue(own_database: Database) -> Queue:
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue of this test's database, through an autocommit connection of the superuser."""
-    return Queue(db)
-
-
-@pytest.fixture
 def other(database: Database) -> Queue:
     """The same queue through a second connection."""
     return Queue(database.connect())

@@ -295,13 +295,6 @@ def test_it_lists_what_the_doctor_finds_with_the_same_levels(queue: Queue) -> No
     assert "stopped" not in " ".join(row.what for row in doctor)
 
 
-def test_without_a_problem_it_has_no_row(queue: Queue) -> None:
-    queue.publish()
-    queue.call("update_conditions")
-
-    assert open_conditions_found(queue) == []
-
-
 # messages.update_conditions: one alert when a condition begins, and one when it ends.
 
 
@@ -378,15 +371,6 @@ def test_a_listener_that_recovered_in_time_is_never_reported(queue: Queue) -> No
 
     assert queue.call("update_conditions") == 0
     assert alerts(queue) == []
-
-
-def test_a_breaker_writes_its_own_alerts(queue: Queue) -> None:
-    queue.policy("t", breaker={"pause": "10m"})
-    queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), 'x')"
-    )
-
-    assert queue.call("update_conditions") == 0
 
 
 def bounded(queue: Queue, limit: int) -> None:

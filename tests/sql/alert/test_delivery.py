@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from psycopg import sql
-from psycopg.types.json import Jsonb
 
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -426,16 +425,6 @@ def test_a_frozen_deliverer_is_replaced_after_its_hold_and_can_no_longer_settle(
     assert Sink(queue, holder="b").settle(second) is True
 
 
-def test_sinks_are_independent_of_each_other(queue: Queue) -> None:
-    raise_alert(queue)
-    dead, living = Sink(queue, "dead"), Sink(queue, "living")
-    dead.settle(dead.next(), "unreachable", retry_in="1 hour")
-
-    assert len(living.deliver_all()) == 1
-    raise_alert(queue, "other")
-    assert (len(living.deliver_all()), dead.next().id) == (1, None)
-
-
 def test_the_position_is_read_from_an_index(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.alert (topic, result) SELECT 't', 'failed' FROM generate_series(1, 5000)")
     sink = Sink(queue)
@@ -535,27 +524,6 @@ def test_only_the_current_holder_of_the_sink_can_settle(settle_delivery_sink: Si
 
     assert settle_delivery_sink.settle(got) is False
     assert queue.value("SELECT count(delivered_at) FROM messages.alert_delivery") == 0
-
-
-# messages.create_delivery: writes the next notification of a sink.
-
-
-def write(queue: Queue, **rules: object) -> float | None:
-    wait_s: float | None = queue.value("SELECT messages.create_delivery('ops', %s)", [Jsonb({**RULES, **rules})])
-    return wait_s
-
-
-def test_a_few_groups_are_one_notification_each_and_many_are_one(queue: Queue) -> None:
-    queue.stop_clock("2026-01-01")
-    sink = Sink(queue, group_wait=10)
-    for n in range(6):
-        raise_alert(queue, error_fingerprint=str(n))
-    sink.next()
-    queue.later("10 s")
-
-    assert [write(queue, digest_over=6) for _ in range(6)] == [0] * 6
-    assert write(queue) is None
-    assert queue.value("SELECT array_agg((message ->> 'group_count')::int) FROM messages.alert_delivery") == [1] * 6
 
 
 # messages.matches_glob: a pattern in which * matches any characters and nothing else has a meaning.

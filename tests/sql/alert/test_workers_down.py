@@ -63,16 +63,6 @@ def test_when_the_last_worker_died_the_first_problem_names_all_and_when_they_wer
     assert "pgrouse run" in first.fix
 
 
-def test_it_needs_no_tick_and_ends_with_the_next_worker(queue: Queue) -> None:
-    start(queue, "w")
-    kill(queue, "w", "31 s")
-    assert problems(queue) == [("workers_down", None)]
-
-    start(queue, "new")
-
-    assert problems(queue) == []
-
-
 def test_a_worker_that_was_seen_within_thirty_seconds_is_not_missed(queue: Queue) -> None:
     start(queue, "w")
     kill(queue, "w", "20 s")

@@ -193,35 +193,11 @@ def test_a_policy_that_is_moved_to_another_topic_is_recorded(queue: Queue) -> No
     }
 
 
-def test_a_subscription_is_recorded(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('orders', 'mail')")
-    queue.conn.execute("DELETE FROM messages.subscription")
-
-    assert [(row.action, row.topic, row.target) for row in audit(queue)] == [
-        ("subscribe", "orders", "mail"),
-        ("unsubscribe", "orders", "mail"),
-    ]
-
-
 def test_a_change_that_is_rolled_back_leaves_no_entry(queue: Queue) -> None:
     with queue.conn.transaction(force_rollback=True):
         queue.policy("mail", max_attempts=3)
 
     assert audit(queue) == []
-
-
-def test_a_threshold_of_alerts_is_recorded(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.alert_threshold (topic, dead_per_hour) VALUES ('mail', 5)")
-    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 0 WHERE topic = 'mail'")
-    queue.conn.execute("DELETE FROM messages.alert_threshold WHERE topic = 'mail'")
-
-    recorded = audit(queue)
-    assert [(row.action, row.topic) for row in recorded] == [
-        ("set_alert_threshold", "mail"),
-        ("set_alert_threshold", "mail"),
-        ("remove_alert_threshold", "mail"),
-    ]
-    assert recorded[1].detail == {"changes": {"dead_per_hour": {"old": 5, "new": 0}}}
 
 
 # messages.jsonb_diff: what differs between two rows.

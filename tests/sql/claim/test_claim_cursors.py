@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.sql.queue import Queue
 
 # messages.add_low_water: the list of (topic, priority) pairs that have low-water marks.
@@ -41,18 +39,6 @@ def test_a_message_that_returns_with_its_old_available_at_lowers_it(queue: Queue
         assert queue.call("channel_low_water", topic) == queue.message(published).available_at
 
 
-def test_a_message_that_returns_with_a_later_available_at_leaves_it(queue: Queue) -> None:
-    queue.policy(max_attempts=5, backoff={"kind": "none"})
-    queue.publish(channel="c", wait="-5 s")
-    claimed = queue.claim()
-    queue.conn.execute("UPDATE messages.low_water SET at = now()")
-    before = queue.call("channel_low_water", "t")
-
-    queue.settle("retry", claimed, ["why"])
-
-    assert queue.call("channel_low_water", "t") == before
-
-
 # read_claim_cursor: messages.claim_cursor: where the last claim of a walk ended.
 
 KNOWN = "SELECT walk, at FROM messages.claim_cursor ORDER BY n"
@@ -72,15 +58,6 @@ def test_claims_with_a_given_start_read_and_write_none(queue: Queue) -> None:
 
     assert "".join(c.channel for c in claimed if c.topic == "a") == "zxy"
     assert known(queue) == [("channels", "x")]
-
-
-@pytest.mark.parametrize("channel", [None, "c"])
-def test_a_claim_of_one_topic_without_channels_writes_none(queue: Queue, channel: str | None) -> None:
-    queue.publish(channel=channel)
-
-    queue.claim()
-
-    assert known(queue) == ([("channels", "c")] if channel else [])
 
 
 def test_two_claims_at_once_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:

@@ -331,18 +331,6 @@ def test_every_priority_and_topic_has_its_own_mark(queue: Queue) -> None:
     assert queue.value("SELECT count(DISTINCT at) FROM messages.low_water WHERE topic = 't'") == 1
 
 
-def test_it_runs_at_most_a_twentieth_of_the_time(queue: Queue) -> None:
-    raise_marks(queue)
-
-    assert (
-        queue.value("SELECT next_run_at > clock_timestamp() - interval '1 minute' FROM messages.low_water_mark") is True
-    )
-    queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = clock_timestamp() + interval '1 minute'")
-    before = queue.row("SELECT * FROM messages.low_water_mark")
-    assert queue.call("raise_low_water") == 0
-    assert queue.row("SELECT * FROM messages.low_water_mark") == before
-
-
 def test_while_one_call_runs_a_second_returns_at_once(queue: Queue, other: Queue) -> None:
     work_off(queue, 10)
 
@@ -382,18 +370,6 @@ def test_two_sessions_that_return_messages_in_opposite_order_never_deadlock(
         eventually(lambda: background.is_blocked(queue) and background.is_blocked(other))
 
     assert (one.result(timeout=60), two.result(timeout=60)) == ([], [])
-
-
-def test_two_transactions_that_return_messages_in_opposite_order_never_deadlock(
-    queue: Queue, other: Queue, background: Background, held: dict[str, list[Any]]
-) -> None:
-    with queue.conn.transaction(), other.conn.transaction():
-        queue.settle("release", held["a"][:1])
-        other.settle("release", held["b"][:1])
-        one = background.start(queue.settle, "release", held["b"][1:])
-        two = background.start(other.settle, "release", held["a"][1:])
-
-        assert (one.result(timeout=60), two.result(timeout=60)) == ([], [])
 
 
 def test_what_stays_below_a_mark_that_another_session_holds_is_found_after_the_next_run(

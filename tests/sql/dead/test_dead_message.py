@@ -212,15 +212,6 @@ def test_every_dead_result_leaves_a_copy(queue: Queue, settle: str) -> None:
     assert copy_of(queue, die(queue, settle=settle)) is not None
 
 
-def test_an_expired_lock_leaves_a_copy(queue: Queue) -> None:
-    queue.policy(dead_letter=True)
-    died = queue.publish()
-    queue.claim(lock_duration="0 s")
-    queue.call("expire_locks")
-
-    assert copy_of(queue, died) is not None
-
-
 def test_an_expired_message_leaves_a_copy_that_does_not_expire(queue: Queue) -> None:
     queue.policy(dead_letter=True, ttl="1 minute")
     died = queue.publish()
@@ -423,19 +414,6 @@ def test_of_a_concurrent_requeue_and_redrive_only_the_first_succeeds(
         second = background.start_blocked(other, outcomes, other, "requeue_dead_letters", [copy.id])
 
     assert second.result(timeout=60) == {copy.id: "not_waiting"}
-    assert len(queue.ids()) == 1
-
-
-def test_of_a_concurrent_redrive_and_requeue_only_the_first_succeeds(
-    queue: Queue, other: Queue, background: Background, died: int
-) -> None:
-    copy = copy_of(queue, died)
-
-    with queue.conn.transaction():
-        queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
-        second = background.start_blocked(other, outcomes, other, "redrive", [died])
-
-    assert second.result(timeout=60) == {died: "redriven_before"}
     assert len(queue.ids()) == 1
 
 

@@ -68,15 +68,6 @@ def test_every_dead_result_can_be_redriven(queue: Queue, settle: str, arguments:
     assert list(redrive(queue, published)) == [published]
 
 
-def test_an_expired_lock_can_be_redriven(queue: Queue) -> None:
-    published = queue.publish()
-    queue.claim()
-    queue.later("1 hour")
-    queue.call("expire_locks")
-
-    assert list(redrive(queue, published)) == [published]
-
-
 def test_successful_cancelled_and_live_messages_are_not_redriven(queue: Queue) -> None:
     succeeded = queue.publish()
     queue.settle("complete", queue.claim())
@@ -489,15 +480,6 @@ def test_a_limit_redrives_the_oldest_and_the_next_call_the_others(queue: Queue) 
     assert redriven(queue, limit=1) == [old]
     assert redriven(queue, limit=1) == [new]
     assert redriven(queue, limit=1) == []
-
-
-def test_rate_and_force_work_as_for_single_messages(queue: Queue) -> None:
-    died = [die(queue), die(queue)]
-    queue.conn.execute("UPDATE messages.message_archive SET redrives = 10")
-
-    assert redriven(queue) == []
-    assert redriven(queue, force=True, rate=0.5) == died
-    assert queue.value("SELECT extract(epoch FROM max(available_at) - min(available_at)) FROM messages.message") == 2
 
 
 @pytest.mark.parametrize("limit", [-1, None])

@@ -44,18 +44,6 @@ def test_a_full_topic_refuses_a_publish_and_the_error_has_the_depth_and_the_fix(
     assert queue.depth() == 3
 
 
-def test_delayed_and_running_messages_count(queue: Queue) -> None:
-    queue.policy("t", max_depth=2)
-    queue.publish()
-    queue.publish(wait="1 hour")
-    queue.claim()
-
-    with pytest.raises(psycopg.Error) as caught:
-        queue.publish()
-
-    assert is_full(caught)
-
-
 @pytest.mark.parametrize("settle", ["complete", "fail", "reject"])
 def test_each_end_of_a_message_makes_room_for_one_message(queue: Queue, settle: str) -> None:
     queue.policy("t", max_depth=2)

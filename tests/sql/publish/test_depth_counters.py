@@ -117,20 +117,6 @@ def test_an_unused_counter_is_deleted_and_the_flag_is_lowered(own_queue: Queue) 
     assert own_queue.call("has_policies") is False
 
 
-def test_ten_pending_changes_are_added_up(queue: Queue) -> None:
-    queue.policy("t", max_depth=100)
-    queue.publish_many(15)
-    for claimed in queue.claim(limit=10):
-        queue.settle("complete", [claimed])
-    pending = "SELECT count(*) FROM messages.depth_change"
-    before = queue.value(pending)
-
-    queue.call("recount_depth", 0.0)
-
-    assert (before, queue.value(pending)) == (10, 0)
-    assert queue.rows("SELECT rows FROM messages.depth") == [(5,)]
-
-
 def test_ends_during_the_deletion_of_their_counter_leave_nothing(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish()

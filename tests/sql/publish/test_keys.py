@@ -278,25 +278,3 @@ def test_ignore_returns_a_message_that_is_being_cancelled_until_the_cancel_commi
     after = queue.send(3, key="k", on_conflict="ignore")
 
     assert (before.outcome, after.outcome) == ("ignored", "inserted")
-
-
-def test_many_publishers_of_few_keys_and_workers_lose_nothing_and_never_fail(
-    queue: Queue, other: Queue, third: Queue, background: Background
-) -> None:
-    def publish(by: Queue, mode: str) -> list[tuple[int, str]]:
-        return [tuple(by.send([n], key=f"k{n % 3}", on_conflict=mode)) for n in range(150)]
-
-    def work(by: Queue) -> None:
-        for _ in range(60):
-            by.settle("complete", by.claim(limit=2))
-
-    worker = Queue(third.conn)
-    appending = background.start(publish, queue, "append")
-    appending_too = background.start(publish, other, "append")
-    background.start(work, worker).result(60)
-    sent = appending.result(60) + appending_too.result(60)
-    worker.settle("complete", worker.claim())
-
-    assert {what for _, what in sent} == {"inserted", "appended"}
-    gathered = [n for row in queue.rows("SELECT payload FROM messages.message_archive") for n in row.payload]
-    assert sorted(gathered) == sorted([*range(150), *range(150)])

@@ -169,19 +169,6 @@ def test_a_lock_is_held_entirely_or_not_at_all(queue: Queue, half_a_lock: dict[s
     assert refused(queue, **half_a_lock) == "message_lock_is_whole"
 
 
-@pytest.mark.parametrize(
-    ("content", "constraint"),
-    [
-        ({"payload": sql.SQL("to_jsonb(repeat('x', 67108864))")}, "message_payload_fits_16_mib"),
-        ({"body": sql.SQL("convert_to(repeat('x', 67108864), 'UTF8')")}, "message_body_fits_16_mib"),
-    ],
-)
-def test_64_megabytes_are_refused_even_if_they_compress_well(
-    queue: Queue, content: dict[str, Any], constraint: str
-) -> None:
-    assert refused(queue, **content) == constraint
-
-
 def test_16_megabytes_are_accepted_and_returned_unchanged(queue: Queue) -> None:
     queue.publish(body=sql.SQL("convert_to(repeat('x', 16777216), 'UTF8')"))
 
@@ -222,18 +209,6 @@ def test_legal_but_hostile_json_is_accepted(queue: Queue, payload: str) -> None:
     queue.conn.execute(INSERT, ["t", payload])
 
     assert isinstance(queue.claim_one().payload, str)
-
-
-def test_hostile_payloads_do_not_harm_the_others_of_their_batch(queue: Queue) -> None:
-    before = queue.publish(payload={"n": 1})
-    hostile = [queue.publish(payload=sql.SQL("{}::jsonb").format(payload)) for payload in HOSTILE.values()]
-    after = queue.publish(payload={"n": 2})
-
-    claimed = queue.claim()
-
-    assert [c.id for c in claimed] == [before, *hostile, after]
-    assert [claimed[0].payload, claimed[-1].payload] == ['{"n": 1}', '{"n": 2}']
-    assert queue.settle("complete", claimed) == []
 
 
 def test_one_bad_row_refuses_its_whole_statement_and_no_other(queue: Queue) -> None:

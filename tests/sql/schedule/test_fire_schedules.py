@@ -45,14 +45,6 @@ def test_a_tick_publishes_one_message_and_leaves_a_row_that_names_it(queue: Queu
     assert (message.topic, message.payload) == ("report", {"n": 1})
 
 
-def test_before_its_time_it_publishes_nothing(queue: Queue) -> None:
-    queue.schedule("s", "0 * * * *")
-    queue.later("59 minutes 59 s")
-
-    assert fire(queue) == 0
-    assert queue.ids() == []
-
-
 def test_after_firing_it_waits_for_the_next_tick(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
     queue.later("1 hour")
@@ -384,16 +376,6 @@ def test_the_runs_of_a_schedule_are_deleted_and_renamed_with_it(queue: Queue) ->
 # schedule harms no other.
 
 
-def test_every_due_schedule_is_fired(queue: Queue) -> None:
-    queue.schedule("a", "0 * * * *")
-    queue.schedule("b", "30 * * * *")
-    queue.schedule("c", "0 11 * * *")
-    queue.later("1 hour")
-
-    assert fire(queue) == 2
-    assert [len(queue.runs(name)) for name in "abc"] == [1, 1, 0]
-
-
 def test_the_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.later("1 hour")
@@ -412,14 +394,6 @@ def test_it_notifies_sleepers_as_every_publish_does(queue: Queue, listen: Callab
     fire(queue)
 
     assert listener.received() == [str(queue.ids()[0])]
-
-
-def test_a_paused_schedule_is_not_fired(queue: Queue) -> None:
-    queue.schedule("a", "0 * * * *")
-    queue.call("pause_schedule", "a")
-    queue.later("1 day")
-
-    assert fire(queue) == 0
 
 
 def test_one_call_is_bounded_and_fires_the_longest_due_first(queue: Queue) -> None:

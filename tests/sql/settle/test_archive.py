@@ -7,10 +7,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from psycopg import Rollback, errors
+from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
 # messages.archive: the terminal move. What the archive keeps, and the fence of every settle.
@@ -334,29 +333,6 @@ def test_concurrent_settles_and_cancels_in_any_order_never_deadlock(
     assert sorted(cancel.result(timeout=60) + settle.result(timeout=60)) in ([first, first, last, last], [first, last])
     assert exactly_one_place(queue, first)
     assert exactly_one_place(queue, last)
-
-
-def test_effects_in_the_same_database_are_exactly_once(own_database: Database) -> None:
-    """A handler's own SQL and its completion in one transaction: a handler that lost its lock rolls both back."""
-    queue, other = (Queue(own_database.connect()) for _ in range(2))
-    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
-    published = queue.publish(max_attempts=5)
-    stale = queue.claim(lock_duration="1 s")
-    queue.later("1 hour")
-    queue.call("expire_locks")
-    queue.later("1 hour")
-    current = queue.claim()
-
-    def handle(through: Queue, claimed: list[Any]) -> None:
-        with through.conn.transaction() as transaction:
-            through.conn.execute("INSERT INTO effect VALUES (%s)", [claimed[0].id])
-            if through.settle("complete", claimed):
-                raise Rollback(transaction)
-
-    handle(other, stale)
-    handle(queue, current)
-
-    assert [row.message_id for row in queue.rows("SELECT message_id FROM effect")] == [published]
 
 
 def test_the_archive_accepts_only_known_results(queue: Queue) -> None:

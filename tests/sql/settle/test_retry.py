@@ -224,16 +224,6 @@ def test_each_message_of_a_batch_has_its_own_outcome(queue: Queue) -> None:
     assert queue.archived(lost).result == "cancelled"
 
 
-def test_a_timeout_is_a_failed_attempt_like_any_other(queue: Queue) -> None:
-    published = queue.publish(max_attempts=2)
-
-    queue.settle("retry", queue.claim(), ["ran out of its time"], NOW, result="lock_expired")
-    assert queue.message(published).history[0]["outcome"] == "lock_expired"
-
-    queue.settle("retry", queue.claim(), ["ran out of its time"], NOW, result="lock_expired")
-    assert queue.archived(published).result == "lock_expired"
-
-
 @pytest.mark.parametrize(("result", "seconds"), [("failed", 60), ("lock_expired", 7)])
 def test_lock_expired_delay_replaces_the_backoff_after_a_lock_expired(
     queue: Queue, stopped_clock: None, result: str, seconds: int

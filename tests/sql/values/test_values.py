@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from tests.durations import DURATIONS
 from tests.server.postgres import Database
@@ -130,39 +129,6 @@ def test_invisible_characters_are_found(queue: Queue, name: str | None, is_print
     assert queue.call("is_printable", name) is is_printable
 
 
-# the function is_within_size_limit
-
-VAST = "(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 300))"
-
-
-@pytest.mark.parametrize(
-    ("payload", "headers", "expected"),
-    [
-        ("'1'", "NULL", True),
-        ("NULL", "'{}'", True),
-        ("to_jsonb(repeat('a', 16777000))", "jsonb_build_object('a', repeat('a', 65000))", True),
-        (VAST, "NULL", False),
-        ("'1'", "'{\"a\": 1e131071}'", False),
-    ],
-)
-def test_only_contents_within_the_limit_may_be_published(
-    queue: Queue, payload: str, headers: str, expected: bool
-) -> None:
-    assert queue.value(f"SELECT messages.is_within_size_limit({payload}, {headers})") is expected
-
-
-# messages.jsonb_to_array: the array that append extends.
-
-
-@pytest.mark.parametrize(
-    ("value", "array"), [(1, [1]), (None, [None]), ({"a": 1}, [{"a": 1}]), ("x", ["x"]), ([], []), ([1, [2]], [1, [2]])]
-)
-def test_an_array_is_kept_and_anything_else_becomes_its_only_element(
-    queue: Queue, value: object, array: object
-) -> None:
-    assert queue.call("jsonb_to_array", Jsonb(value)) == array
-
-
 # messages.replace_unprintable: names that are older than the check of names, made valid for a live message.
 
 
@@ -195,44 +161,3 @@ JSONB_TEXT_BYTES_VAST = 1073741823
 )
 def test_it_counts_the_bytes_of_json_as_text(queue: Queue, value: str, expected: int | None) -> None:
     assert queue.value(f"SELECT messages.jsonb_text_bytes({value})") == expected
-
-
-@pytest.mark.every_server
-def test_compressed_json_counts_with_its_full_text(queue: Queue) -> None:
-    queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 2000000)) AS json")
-
-    assert queue.value("SELECT messages.jsonb_text_bytes(json) FROM given") == 2_000_002
-
-
-# long_number_bytes, called by a constraint
-
-LONG_NUMBER_BYTES_VAST = 1073741823
-
-
-@pytest.mark.every_server
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("'1'", 0),
-        ("""'[1.5, "1e131071", true, null, 12345678901234567890]'""", 0),
-        ("'1e131071'", 131_072),
-        ("'-1e131071'", 131_073),
-        ("'1e-16383'", 16_385),
-        ("'0e-200'", 202),
-        ("""'{"a": [{"b": [1e200]}, 1e200]}'""", 402),
-        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 128))", 128 * 131_072),
-        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 129))", LONG_NUMBER_BYTES_VAST),
-        ("to_jsonb(repeat('a', 16777000))", 0),
-        ("to_jsonb(repeat('a', 16777300))", LONG_NUMBER_BYTES_VAST),
-        ("NULL", None),
-    ],
-)
-def test_the_text_of_long_numbers_is_counted(queue: Queue, value: str, expected: int | None) -> None:
-    assert queue.value(f"SELECT messages.long_number_bytes({value})") == expected
-
-
-@pytest.mark.every_server
-def test_compressed_numbers_count_with_their_full_text(queue: Queue) -> None:
-    queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 20000000)) AS json")
-
-    assert queue.value("SELECT messages.long_number_bytes(json) FROM given") == LONG_NUMBER_BYTES_VAST

@@ -206,18 +206,6 @@ def test_notify_always_sends_a_notification_although_no_worker_is_armed(queue: Q
     assert listener.received() == [str(published)]
 
 
-def test_notify_always_as_the_default_applies_to_every_topic_without_another_value(
-    queue: Queue, listener: Listener
-) -> None:
-    queue.policy("*", notify="always")
-    queue.policy("silent", notify="off")
-
-    published = queue.publish("any")
-    queue.publish("silent")
-
-    assert listener.received() == [str(published)]
-
-
 def test_notify_always_also_applies_to_delayed_messages_since_external_listeners_never_poll(
     queue: Queue, listener: Listener
 ) -> None:

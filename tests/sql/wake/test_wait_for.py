@@ -105,18 +105,6 @@ def test_an_attempt_that_does_not_end_the_message_sends_nothing(queue: Queue, li
     assert waiters(queue) == [published]
 
 
-def test_only_ends_with_a_waiter_send_notifications(queue: Queue, listen: Callable[..., Listener]) -> None:
-    listener = listen("settled")
-    waited_for, other = queue.publish_many(2)
-    wait_for(queue, waited_for)
-
-    queue.call("cancel", [other])
-    before = listener.received()
-    queue.call("cancel", [waited_for])
-
-    assert (before, listener.received()) == ([], [str(waited_for)])
-
-
 def test_several_waiters_for_one_message_are_notified_together_by_one_row(
     queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:

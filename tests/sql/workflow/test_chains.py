@@ -67,19 +67,6 @@ def test_a_message_is_claimed_once_all_its_predecessors_have_succeeded_and_not_b
     assert leftovers(queue) == []
 
 
-def test_a_diamond_runs_from_top_to_bottom(queue: Queue) -> None:
-    top = queue.publish("top")
-    left, right = after(queue, top, topic="left"), after(queue, top, topic="right")
-    bottom = after(queue, left, right, topic="bottom")
-
-    seen = []
-    while claimed := queue.claim("top", "left", "right", "bottom"):
-        seen.append([c.id for c in claimed])
-        queue.settle("complete", claimed)
-
-    assert seen == [[top], [left, right], [bottom]]
-
-
 def test_a_chain_is_published_in_one_transaction(queue: Queue) -> None:
     with queue.conn.transaction():
         first = queue.publish()

@@ -260,21 +260,6 @@ def test_the_tick_continues_what_a_settle_left(queue: Queue) -> None:
     assert sorted(c.id for c in queue.claim("next")) == lasts
 
 
-def test_ends_without_successors_are_deleted_before_the_others_are_propagated(queue: Queue) -> None:
-    first = queue.publish("first")
-    last = queue.send(after=[first]).id
-    queue.conn.execute("SELECT set_config('messages.propagated', '1001', false)")
-    queue.settle("complete", queue.claim("first"))
-    queue.conn.execute("INSERT INTO messages.end_event SELECT -n, 'success' FROM generate_series(1, 40) AS n")
-    queue.conn.execute("SELECT set_config('messages.propagated', '', false)")
-    queue.conn.execute("UPDATE messages.blocked_message SET check_at = 'infinity'")
-
-    queue.call("propagate_missed_ends", 5)
-
-    assert [c.id for c in queue.claim()] == [last]
-    assert queue.value("SELECT count(*) FROM messages.end_event") == 0
-
-
 def test_a_stamp_from_the_future_of_another_cluster_is_ignored(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
     queue.conn.execute("UPDATE messages.blocked_message SET checked_below = '9000000000000'")
