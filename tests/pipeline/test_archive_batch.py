@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from psycopg import sql
 from pyspark.sql import datasource as spark_filters
 
 from pgrouse.errors import ConfigError
@@ -17,9 +16,9 @@ from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.read import archive_batch as archive_batch_module
 from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch, archive_batch
 from pyspark_pgrouse.read.pushdown import PUSHDOWN_WORKER
-from tests.pipeline.reading import archive, ids, login, rows, spark_schema
+from tests.pipeline.reading import archive, ids, rows, spark_schema
 from tests.server.deadline import eventually
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ BLOCKED = (
     "SELECT pid FROM pg_stat_activity "
     "WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> ALL(%s)"
 )
-
-COPIES = "SELECT query FROM pg_stat_statements WHERE query LIKE 'COPY (SELECT a.id%'"
 
 
 def batch(database: Database, *names: str, **given: str) -> ArchiveBatch:
@@ -75,12 +72,6 @@ def test_all_partitions_read_the_snapshot_of_the_planning(database: Database, qu
 
     # 2 is visible although an older transaction was still running: a stream has to wait for it, a batch need not.
     assert ids(reader, parts) == [2]
-
-
-def test_an_empty_archive_has_no_rows(database: Database, queue: Queue) -> None:
-    reader = batch(database)
-
-    assert rows(reader, reader.partitions()) == []
 
 
 def test_dead_messages_neither_succeeded_nor_were_cancelled(database: Database, queue: Queue) -> None:
@@ -269,29 +260,6 @@ def test_all_slices_of_a_read_have_few_texts_whatever_their_values(database: Dat
     assert not any(topic in text for topic in ("t0", "t300") for text in texts)
 
 
-@pytest.mark.long
-def test_a_read_adds_few_entries_to_pg_stat_statements_and_a_second_one_adds_none(private_server: Postgres) -> None:
-    with private_server.admin() as conn:
-        loaded = conn.execute("SHOW shared_preload_libraries").fetchone()[0].split(",")  # type: ignore[index]
-        libraries = sql.SQL(", ").join([each for each in loaded if each] + ["pg_stat_statements"])
-        conn.execute(sql.SQL("ALTER SYSTEM SET shared_preload_libraries = {}").format(libraries))
-    private_server.place.restart()
-    with private_server.new_database(private_server.migrated) as database:
-        conn = database.connect()
-        conn.execute("CREATE EXTENSION pg_stat_statements")
-        for first in range(0, 1000, 100):
-            archive(conn, range(first, first + 100))
-        known: list[set[str]] = []
-        for since in ("2h", "3h"):
-            reader = batch(database, "id", since=since, numPartitions="4")
-            assert len(rows(reader, reader.partitions())) == 1000
-            known.append({text for (text,) in conn.execute(COPIES)})
-
-    # These are the first slice, the last one, and those between them.
-    assert len(known[0]) == 3
-    assert known[1] == known[0]
-
-
 def test_a_limit_is_one_of_rows_and_one_task_reads_them(database: Database, queue: Queue) -> None:
     archive(queue.conn, range(100))
     archive(queue.conn, range(100, 200), topic="other")
@@ -380,18 +348,6 @@ def test_contents_are_read_only_if_they_are_asked_for() -> None:
     assert names(columns="topic, id, topic") == ["topic", "id"]
     with pytest.raises(ConfigError, match="no column paylod in mode archive: did you mean payload"):
         names(columns="paylod")
-
-
-def test_an_analyst_may_read_the_default_columns(own_database: Database) -> None:
-    archive(own_database.connect(), [1])
-    options = Options.parse({})
-
-    with login(own_database, "messages_analyst") as dsn:
-        options = Options.parse({"dsn": dsn})
-        reader = ArchiveBatch(options, spark_schema(options, *(each.name for each in schema.default_columns(options))))
-        found = rows(reader, reader.partitions())
-
-    assert [row["id"] for row in found] == [1]
 
 
 def test_corrupt_payloads_are_counted(database: Database, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:

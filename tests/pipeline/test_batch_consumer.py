@@ -160,17 +160,6 @@ def test_a_server_that_restarts_is_awaited(private_server: Postgres) -> None:
     assert (settled, len(following)) == (SettledCounts({"success": 2}), 2)
 
 
-def test_a_limit_of_the_topic_limits_every_batch(database: Database, queue: Queue) -> None:
-    queue.policy(max_concurrency=2)
-    queue.publish_many(5)
-    ran: list[BatchResult] = []
-
-    with consumer(database, lambda _: None, ran, available_now=True) as work:
-        work.run()
-
-    assert [each.settled.total for each in ran] == [2, 2, 1]
-
-
 def test_messages_that_become_ready_later_are_beyond_the_given_number(database: Database, queue: Queue) -> None:
     queue.publish_many(3)
     ran: list[BatchResult] = []
@@ -179,17 +168,6 @@ def test_messages_that_become_ready_later_are_beyond_the_given_number(database: 
         work.run()
 
     assert [each.settled.total for each in ran] == [2, 1]
-
-
-def test_an_ordered_channel_is_worked_to_its_end(database: Database, queue: Queue) -> None:
-    queue.policy(ordered=True)
-    queue.publish_many(3, channel="a")
-    ran: list[BatchResult] = []
-
-    with consumer(database, lambda _: None, ran, available_now=True) as work:
-        work.run()
-
-    assert [each.settled.total for each in ran] == [1, 1, 1]
 
 
 def test_a_stop_settles_the_running_batch_and_claims_no_other(database: Database, queue: Queue) -> None:

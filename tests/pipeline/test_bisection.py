@@ -101,13 +101,6 @@ def test_the_only_message_of_a_batch_fails_alone_and_the_batch_has_failed() -> N
     assert (search.at_fault, search.has_failed, books.calls) == ({1: ERROR}, True, [])
 
 
-def test_two_faulty_messages_fail_one_after_the_other_without_any_other() -> None:
-    first = searched(Books(lambda *_: True), 2)
-    second = searched(Books(lambda *_: True), 1)
-
-    assert (set(first.at_fault), set(second.at_fault)) == ({1}, {1})
-
-
 def test_repeated_errors_that_may_be_a_broken_function_release_the_rest() -> None:
     bad = set(range(1, 101))
     books = Books(lambda ids, _: bool(ids & bad))

@@ -79,12 +79,6 @@ def test_a_delayed_message_returns_after_the_delay(queue: Queue, outcome: str, a
     assert timedelta(minutes=59) < message.available_at - message.created_at < timedelta(minutes=61)
 
 
-def test_a_released_message_is_ready_at_once_without_its_attempt(queue: Queue) -> None:
-    message = queue.message(one(queue, "release"))
-
-    assert (message.attempts, message.runs, message.claim_id) == (0, 1, None)
-
-
 @pytest.mark.parametrize(("ran", "runs"), [(None, 1), (True, 1), (False, 0)])
 def test_a_release_keeps_the_run_unless_work_had_not_begun(queue: Queue, ran: bool | None, runs: int) -> None:
     queue.publish()
@@ -175,17 +169,3 @@ def test_a_release_replaced_by_a_newer_message_of_its_key_is_counted_as_cancelle
     counted = settle_rows(queue.conn, [row(claimed, "release")])
 
     assert sum_results(counted) == SettledCounts({"cancelled": 1})
-
-
-def test_a_cancelled_message_is_counted_once_as_lost(queue: Queue) -> None:
-    queue.publish_many(2)
-    first, second = queue.claim()
-    queue.call("cancel", [first.id])
-
-    counted = settle_rows(queue.conn, [row(claimed, "retry", reason="why") for claimed in (first, second)])
-
-    assert sum_results(counted) == SettledCounts({"failed": 1}, lost=1)
-
-
-def test_the_total_includes_lost_messages() -> None:
-    assert SettledCounts({"success": 3, "retry": 1}, lost=2).total == 6

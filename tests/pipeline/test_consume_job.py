@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, ClassVar
@@ -27,7 +26,7 @@ from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
 from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken
 from pyspark_pgrouse.claim.consumer_locks import ConsumerLocks, HeldClaims
-from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import SettledCounts
@@ -213,31 +212,6 @@ def test_a_message_that_makes_the_function_raise_is_found_and_the_others_are_pro
 
 
 @pytest.mark.spark
-def test_a_message_that_failed_alone_is_retried_while_attempts_remain(
-    spark: SparkSession, database: Database, queue: Queue, folder: Path
-) -> None:
-    queue.policy(max_attempts=2)
-    published = queue.publish()
-
-    ran = worked(spark, database, "raises")
-
-    assert (queue.message(published).attempts, queue.message(published).claim_id) == (1, None)
-    assert ran.settled == SettledCounts({"retry": 1})
-
-
-@pytest.mark.spark
-def test_messages_that_the_batch_lost_are_counted_and_not_settled(
-    spark: SparkSession, database: Database, queue: Queue
-) -> None:
-    first, _ = queue.publish_many(2)
-
-    (ran,) = consumed(spark, database, lambda _: queue.call("cancel", [first]) and None)
-
-    assert ran.settled == SettledCounts({"success": 1}, lost=1)
-    assert [result for _, result in ended(queue)] == ["cancelled", "success"]
-
-
-@pytest.mark.spark
 def test_a_batch_is_claimed_and_settled_by_a_task_for_each_core(
     spark: SparkSession, database: Database, queue: Queue
 ) -> None:
@@ -280,17 +254,6 @@ def second_attempt(options: ConsumerOptions, requests: list[ShareRequest]) -> li
 
 
 # How many messages a batch has
-
-
-def test_a_batch_grows_up_to_its_maximum_while_the_function_is_fast() -> None:
-    size = BatchSize(5_000)
-
-    sizes = [size.rows]
-    for _ in range(4):
-        size.record(size.rows, 0.5, 30.0)
-        sizes.append(size.rows)
-
-    assert sizes == [1_000, 2_000, 4_000, 5_000, 5_000]
 
 
 def test_a_batch_that_takes_longer_than_a_third_of_its_lock_makes_the_next_one_smaller() -> None:
@@ -405,15 +368,6 @@ def test_locks_are_extended_while_the_name_cannot_be_taken_again(
 
     assert queue.value("SELECT min(lock_expires_at) FROM messages.message") > before
     stale.close()
-
-
-def test_the_process_has_the_options_of_the_job() -> None:
-    options = ConsumerOptions(
-        "c", ("t", "u"), "host=db", rows=10, lock=timedelta(seconds=1.5), on_error=OnError.RELEASE
-    )
-
-    for given in (options, replace(options, lock=None)):
-        assert consumer_locks._options(json.dumps(consumer_locks.options_line(given, 1.5))) == (given, 1.5)
 
 
 def test_a_process_ends_when_another_job_has_taken_its_name(
@@ -641,21 +595,6 @@ def test_the_job_ends_after_too_many_failed_batches_and_kills_none_of_their_mess
     # One message of each batch failed alone.
     attempts = queue.rows("SELECT attempts, claim_id FROM messages.message ORDER BY attempts")
     assert [(row.attempts, row.claim_id) for row in attempts] == [(0, None)] * 4 + [(1, None)] * 2
-
-
-@pytest.mark.spark
-def test_a_batch_that_is_not_searched_is_released_as_a_whole(
-    consume: Callable[..., Result], queue: Queue, folder: Path
-) -> None:
-    queue.policy(max_attempts=2)
-    queue.publish_many(5)
-
-    result = consume("batch_functions:raises_over_two", "--available-now", "--on-error", "release", as_json=False)
-
-    assert result.return_value == 1, result.output
-    assert result.stdout.endswith("in all: 5 released\n")
-    left = queue.rows("SELECT DISTINCT attempts, claim_id FROM messages.message")
-    assert [(row.attempts, row.claim_id) for row in left] == [(0, None)]
 
 
 def test_speculative_tasks_are_refused(database: Database) -> None:

@@ -615,20 +615,6 @@ def test_the_job_writes_on_executors_and_spark_reads_committed_files(
     )
 
 
-@pytest.mark.spark
-def test_an_added_column_is_null_for_spark(own_database: Database, lake: str, spark: SparkSession) -> None:
-    queue = Queue(own_database.connect())
-    fill(queue, 3)
-    exported(own_database, lake)
-    queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra integer DEFAULT 7")
-    fill(queue, 3)
-    exported(own_database, lake)
-
-    frame = Lake.open(lake).read(spark)
-
-    assert [row.extra for row in frame.orderBy("id").collect()] == [None] * 3 + [7] * 3
-
-
 def test_an_export_is_abandoned_by_its_name(queue: Queue, database: Database, lake: str) -> None:
     exported(database, lake)
 

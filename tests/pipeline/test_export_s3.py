@@ -157,20 +157,6 @@ def test_the_store_refuses_the_second_of_two_commits(queue: Queue, database: Dat
 
 
 @pytest.mark.long
-def test_a_failed_batch_leaves_no_objects(queue: Queue, database: Database, bucket: Any) -> None:
-    fill(queue, 100)
-
-    def failing(work: Callable[[Any], Any], parts: Any) -> Any:
-        work(parts[0])
-        raise RuntimeError("the executor is out of memory")
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        exported(database, LAKE, failing)
-
-    assert objects(bucket) == set()
-
-
-@pytest.mark.long
 def test_merged_files_replace_the_small_ones(queue: Queue, database: Database, bucket: Any) -> None:
     for _ in range(2):
         fill(queue, 12, days_ago=1)

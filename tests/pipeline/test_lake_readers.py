@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.lake.options import LakeOptions
 from pyspark_pgrouse.lake.reader import LakeFiles, PushdownLakeBatch
 from tests.pipeline.lakes import exported, fill, lake, rows
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 if TYPE_CHECKING:
@@ -34,25 +33,18 @@ __all__ = ["lake"]
 
 
 @pytest.fixture(scope="module")
-def exported_database(server: Postgres) -> Iterator[Database]:
-    """The database whose archive is in the lake."""
-    with server.new_database(template=server.migrated) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def exported_queue(exported_database: Database) -> Queue:
+def exported_queue(shared: Database) -> Queue:
     """The queue whose archive is in the lake."""
-    return Queue(exported_database.connect())
+    return Queue(shared.connect())
 
 
 @pytest.fixture(scope="module")
-def exported_lake(exported_database: Database, exported_queue: Queue, tmp_path_factory: pytest.TempPathFactory) -> str:
+def exported_lake(shared: Database, exported_queue: Queue, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A lake of two commits, which the tests only read: ids 1 to 30, and 31 to 60."""
     made = str(tmp_path_factory.mktemp("exported") / "lake")
     for _ in range(2):
         fill(exported_queue, 30)
-        exported(exported_database, made)
+        exported(shared, made)
     return made
 
 
@@ -166,11 +158,11 @@ def test_a_reader_opens_the_files_of_its_filters(
 
 
 @pytest.fixture(scope="module")
-def lake_by_date(exported_database: Database, exported_lake: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def lake_by_date(shared: Database, exported_lake: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A lake of the same rows, partitioned by date only."""
     assert exported_lake
     made = str(tmp_path_factory.mktemp("by-date") / "lake")
-    exported(exported_database, made, name="by-date", partition_by=("date",))
+    exported(shared, made, name="by-date", partition_by=("date",))
     return made
 
 

@@ -221,9 +221,3 @@ def test_the_partitions_of_a_range_have_every_row_once_and_about_as_many_each(qu
         len(queue.rows(f"SELECT FROM messages.message_archive AS a WHERE {between(*bounds)}")) for bounds in ranges
     ]
     assert sizes == [3000, 3000, 3000]
-
-
-def test_a_small_range_is_one_partition(queue: Queue) -> None:
-    archive(queue.conn, range(1, 100))
-
-    assert len(split_range(queue.conn, "TRUE", ("0", 0), (str(2**40), 0), 4)) == 1

@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pgrouse.publishing.schema_cache import SchemaSnapshot
-from pyspark_pgrouse.publish.check import faults, misfits, unreadable
+from pyspark_pgrouse.publish.check import faults, unreadable
 
 
 def columns(**values: Any) -> dict[str, pa.Array]:
@@ -87,13 +86,3 @@ def test_invalid_json_is_reported(text: str) -> None:
     (reason,) = unreadable({"topic": pa.array(["t"]), "payload": pa.array([text])}, 1).to_pylist()
 
     assert reason.startswith("payload is not JSON: ")
-
-
-def test_a_row_that_does_not_match_the_schema_of_its_topic_is_reported() -> None:
-    schemas = SchemaSnapshot('{"strict": {"type": "object"}}')
-    given = {"topic": pa.array(["strict", "strict", "other"]), "payload": pa.array(["1", "{}", "1"])}
-
-    first, *others = misfits(given, schemas).to_pylist()
-
-    assert "does not fit the payload_schema of topic strict" in first
-    assert others == [None, None]

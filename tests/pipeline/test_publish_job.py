@@ -10,11 +10,10 @@ from pgrouse.errors import ConfigError, TopicFull
 from pyspark_pgrouse.errors import StageLost, TooManyRejected
 from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.publish.batch import PublishWriter
-from pyspark_pgrouse.publish.job import JobResult, job_result
-from pyspark_pgrouse.publish.job import publish as publish_job
+from pyspark_pgrouse.publish.job import JobResult
 from pyspark_pgrouse.publish.stage import Staged
 from pyspark_pgrouse.publish.stream import PublishStreamWriter
-from tests.pipeline.publishing import PLAIN, batch, publish, rows, schema, writer
+from tests.pipeline.publishing import PLAIN, publish, rows, schema, writer
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -28,24 +27,6 @@ def test_staged_rows_are_published_when_all_tasks_are_done(database: Database, q
 
     assert job.outcome == JobResult(published=4, ignored=0, dropped=0, rejected=0, is_repeat=False)
     assert sorted(queue.message(i).payload for i in queue.ids()) == [1, 2, 3, 4]
-
-
-def test_a_repeated_task_counts_once(database: Database, queue: Queue) -> None:
-    job = writer(database)
-    job.write(iter([rows("1", "2")]))
-
-    job.commit([job.write(iter([rows("1", "2")]))])
-
-    assert len(queue.ids()) == 2
-    assert queue.rows("SELECT FROM messages.publish_stage") == []
-
-
-def test_the_same_job_publishes_nothing_a_second_time(database: Database, queue: Queue) -> None:
-    publish(database, rows("1"), job="j")
-
-    assert publish(database, rows("1"), job="j").is_repeat
-    assert len(queue.ids()) == 1
-    assert job_result(database.dsn, "j") == JobResult(1, 0, 0, 0, is_repeat=True)
 
 
 def test_a_commit_whose_answer_was_lost_can_be_repeated(database: Database, queue: Queue) -> None:
@@ -72,20 +53,6 @@ def test_one_topic_applies_to_all_rows(database: Database, queue: Queue) -> None
     job.commit([job.write(iter([rows("1").select(["payload"])]))])
 
     assert queue.message(*queue.ids()).topic == "all"
-
-
-@pytest.mark.parametrize("policy", [{}, {"key_ttl": "1 hour"}], ids=str)
-@pytest.mark.parametrize("on_conflict", ["replace", "append", "error"])
-def test_rows_with_a_key_and_without_an_expiry_are_processed(
-    database: Database, queue: Queue, policy: dict[str, str], on_conflict: str
-) -> None:
-    if policy:
-        queue.policy(**policy)
-
-    done = publish(database, batch(topic=["t"], key=["k"], payload=["1"], on_conflict=[on_conflict]))
-
-    assert done.published == 1
-    assert [claimed.key for claimed in queue.claim()] == ["k"]
 
 
 def test_a_failed_job_leaves_nothing(database: Database, queue: Queue) -> None:
@@ -130,14 +97,6 @@ def test_more_rejected_rows_than_allowed_fail_the_job(database: Database, queue:
         publish(database, rows("1", "nope"), maxRejected=0)
 
     assert queue.ids() == []
-
-
-def test_a_job_of_another_user_is_refused(database: Database, queue: Queue) -> None:
-    publish(database, rows("1"), job="j")
-    queue.conn.execute("UPDATE messages.publish_job SET published_by = 'another_user'")
-
-    with pytest.raises(ConfigError, match="was published by another user"):
-        publish_job(database.dsn, "j", [])
 
 
 @pytest.mark.parametrize("kind", [PublishWriter, PublishStreamWriter])

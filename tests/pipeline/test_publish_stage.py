@@ -126,13 +126,6 @@ def test_payloads_that_do_not_match_the_schema_of_their_topic_are_rejected(datab
     assert any("payload_schema of topic t" in reason for reason in reasons(database, "j"))
 
 
-def test_a_published_job_is_not_staged_again(database: Database, queue: Queue) -> None:
-    publish(database.dsn, "j", [stage(database.dsn, "j", None, [rows("1")])])
-
-    assert stage(database.dsn, "j", None, [rows("1")]) == Staged("j")
-    assert queue.rows("SELECT FROM messages.publish_stage") == []
-
-
 def test_rows_that_will_not_be_published_are_cleared(database: Database, queue: Queue) -> None:
     clear(database.dsn, [stage(database.dsn, "j", None, [rows("1")]), Staged("j")])
 
@@ -177,12 +170,6 @@ def test_a_role_that_may_not_publish_gets_the_missing_right(database: Database) 
 
     with pytest.raises(ConfigError, match="GRANT messages_publisher TO"):
         check_usable(conn)
-
-
-def test_the_number_of_an_attempt_is_unique(database: Database) -> None:
-    one, other = (stage(database.dsn, "j", None, [rows("1")]) for _ in range(2))
-
-    assert one.attempt != other.attempt
 
 
 def test_an_error_of_the_server_names_no_payload(database: Database, queue: Queue) -> None:

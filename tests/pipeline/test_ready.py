@@ -28,14 +28,6 @@ def test_ready_messages_may_be_claimed_now(database: Database, queue: Queue) -> 
     assert [(row["id"], row["topic"], row["payload"]) for row in found] == [(waiting, "t", "1")]
 
 
-def test_only_named_topics_are_read(database: Database, queue: Queue) -> None:
-    queue.publish("a")
-    wanted = queue.publish("b")
-    reader = ready(database, "id", topics="b,c")
-
-    assert ids(reader, reader.partitions()) == [wanted]
-
-
 def test_one_task_reads_one_snapshot_by_default(database: Database, queue: Queue) -> None:
     queue.publish_many(100)
 

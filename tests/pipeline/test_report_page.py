@@ -198,12 +198,6 @@ def test_the_tile_of_a_goal_shows_the_share_that_met_it_and_the_target(good: int
     assert f"SLO met by {met} target 99.9 %: mail within 2s {verdict} Total time" in output
 
 
-def test_the_rates_of_a_table_have_one_unit() -> None:
-    assert formatting.rates([6.93, 2, 49.7 / 60, 0.0001, 0]) == ["6.93/s", "2/s", "0.83/s", "<0.01/s", "0/s"]
-    assert formatting.rates([0.5, 1 / 3600]) == ["30/min", "0.02/min"]
-    assert formatting.rates([]) == []
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_topics_are_compared_in_one_unit() -> None:
     archive = [*split((2000, 0), (2000, 0), topic="quick"), *split((2, 0), (20, 0), topic="slow")]
@@ -232,11 +226,6 @@ def test_new_errors_are_counted_and_what_they_are_compared_with_is_named(
     output = words(report([before, *(died(1, error) for error in errors.split())], window))
 
     assert expected in output
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_without_an_error_none_is_called_new_or_not_new() -> None:
-    assert "is new" not in words(report(list(split((3, 0), (3, 0))), HALVES))
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -407,10 +396,6 @@ def test_no_text_of_a_message_gets_into_a_drawing() -> None:
     assert "evil" not in spec
 
 
-def test_an_empty_sparkline_is_drawn() -> None:
-    assert "<svg" in svg.sparkline((None, None), "nothing")
-
-
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -439,33 +424,12 @@ def test_numbers_are_short_and_have_their_unit(written: str, expected: str) -> N
     assert written.replace(formatting.GAP, " ") == expected
 
 
-@pytest.mark.parametrize(("largest", "unit"), [(40, "second"), (0.5, "minute"), (1 / 3000, "hour"), (0, "day")])
-def test_the_unit_of_rates_is_the_largest_in_which_there_is_one(largest: float, unit: str) -> None:
-    assert formatting.rate_unit(largest)[0] == unit
-
-
 def test_the_axis_of_a_day_has_times_and_one_of_latencies_has_units() -> None:
     html = page_of(rich)
 
     labels = re.findall(r"<text [^>]*>([^<]*)</text>", html)
 
     assert {"12:00", "18:00", "22 Nov", "100ms", "1s", "10s", "deploy"} <= set(labels)
-
-
-def test_a_change_has_a_sign_and_not_only_a_colour() -> None:
-    found = [
-        re.sub("<[^>]*>", "", formatting.trend(*pair) or "").replace(formatting.GAP, " ")
-        for pair in ((1, 3), (1, 1.5), (2, 1))
-    ]
-
-    assert found == [
-        "\N{BLACK UP-POINTING TRIANGLE} 3 \N{MULTIPLICATION SIGN}",
-        "\N{BLACK UP-POINTING TRIANGLE} 50%",
-        "\N{BLACK DOWN-POINTING TRIANGLE} 50%",
-    ]
-    assert "same" in str(formatting.trend(1, 1.05))
-    assert formatting.trend(0, 0) is None
-    assert formatting.trend(None, 1) is None
 
 
 def test_a_name_is_escaped_and_may_be_broken_after_its_separators() -> None:

@@ -24,11 +24,6 @@ def test_a_bucket_is_as_wide_as_the_points_of_a_chart_allow(length: timedelta, b
     assert len(window.starts()) <= POINTS
 
 
-def test_tables_by_time_have_minutes_or_less() -> None:
-    assert Window(NOON - 24 * HOUR, NOON).step_s == 60
-    assert Window(NOON - HOUR, NOON).step_s == 15
-
-
 def test_the_first_bucket_is_aligned_and_may_begin_before_the_window() -> None:
     window = Window(NOON - 24 * HOUR + timedelta(seconds=1), NOON)
 

@@ -59,16 +59,6 @@ def test_an_error_after_spark_ended_names_the_cause_and_advises_a_retry(
     assert raised.value.exit_code is ExitCode.TRY_AGAIN
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), ValueError("any")])
-def test_an_error_while_spark_runs_is_unchanged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(lambda: False))
-
-    with pytest.raises(type(error)) as raised, session("t"):
-        raise error
-
-    assert raised.value is error
-
-
 def test_an_error_of_the_database_is_reported_even_if_spark_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(_refused))
 
