@@ -19,7 +19,6 @@ from bench.peers import chart, comparisons, environment
 from bench.peers.environment import Unavailable
 from bench.peers.field import Field, Rounds
 from bench.peers.peer import BEST, DEFAULTS, HERE, PEERS, PGROUSE, PROGRAMS, Peer
-from bench.peers.programs.tally import Tally
 from bench.peers.run import Entrant, PeerFailed, bulk, drained
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
@@ -124,10 +123,6 @@ class TestPins:
         assert lock[f"node_modules/{peer.package}"]["version"] == peer.version
         assert [name for name, package in lock.items() if name and not package.get("integrity")] == []
 
-    @pytest.mark.parametrize("peer", [PGROUSE, *PEERS], ids=lambda peer: peer.name)
-    def test_every_peer_has_its_program(self, peer: Peer) -> None:
-        assert (PROGRAMS / peer.program).exists()
-
 
 class TestSkipped:
     """A peer that cannot be installed is named, with the reason, and the others are measured."""
@@ -155,14 +150,6 @@ class TestSkipped:
         with pytest.raises(Unavailable, match=r"^`uv venv` failed: error: no such host$"):
             environment.command(ON_PYTHON[0])
 
-    def test_a_python_that_is_too_old_is_a_reason(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(environment, "FOLDER", tmp_path / "peers")
-        monkeypatch.setattr(environment, "_uv", lambda: "/bin/false")
-        peer = Peer("new", "with_oban.py", "oban", "", None, "", (1, 1), python=(9, 9))
-
-        with pytest.raises(Unavailable, match=r"it needs Python 9\.9 or newer, and there is none on PATH"):
-            environment.command(peer)
-
 
 class TestCounts:
     """A figure counts only if each message was processed once, and nothing is left."""
@@ -181,12 +168,6 @@ class TestCounts:
     ) -> None:
         with pytest.raises(PeerFailed, match=said):
             drained(postgres, machine, fake(tmp_path, fault), backlog, DEFAULTS)
-
-    @pytest.mark.long
-    def test_a_drain_that_is_right_has_a_rate(
-        self, postgres: Postgres, machine: Machine, backlog: Database, tmp_path: Path
-    ) -> None:
-        assert drained(postgres, machine, fake(tmp_path), backlog, DEFAULTS) > 0
 
     @pytest.mark.long
     def test_a_bulk_publish_that_is_not_complete_is_refused(
@@ -214,15 +195,6 @@ class TestCounts:
         assert values.complete() == {("fake", DEFAULTS): [1.0, 1.0]}
         assert "Without fake, best: PeerFailed: it lost one." in among.notes
 
-    def test_the_tally_marks_the_first_the_last_and_what_comes_again(self, tmp_path: Path) -> None:
-        tally = Tally(str(tmp_path / "marks"), 2)
-
-        for n in (2, 2, 1):
-            tally(n)
-
-        marks = [line.split()[0] for line in (tmp_path / "marks").read_text().splitlines()]
-        assert marks == ["first", "again-2", "last"]
-
 
 class TestComparisons:
     """Each comparison at its smallest, with pgrouse and a peer of one table."""
@@ -242,12 +214,6 @@ class TestComparisons:
             "pgrouse, best",
             "fake, best",
         ]
-
-    @pytest.mark.long
-    def test_publishes(self, postgres: Postgres, machine: Machine, among: Field) -> None:
-        report = comparisons.publishes(postgres, machine, among, rounds=1, share=0.02)
-
-        assert [figure.what.split(",")[0] for figure in report.figures][-2:] == ["pgrouse", "fake"]
 
     @pytest.mark.long
     def test_wakes(self, postgres: Postgres, machine: Machine, among: Field) -> None:
@@ -300,6 +266,3 @@ class TestChart:
         bars = svg.findall("{http://www.w3.org/2000/svg}rect")
         assert [bar.get("class") for bar in bars] == ["limit", "pgrouse", "peer"]
         assert [text for each in svg.iter() if (text := each.text) in ("9.0", "4.0", "2.0")] == ["9.0", "4.0", "2.0"]
-
-    def test_it_has_colours_for_a_dark_page(self) -> None:
-        assert "prefers-color-scheme: dark" in chart.draw(self.REPORT)

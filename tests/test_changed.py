@@ -62,9 +62,6 @@ class TestChange:
 
         assert changed.change(repository, "") == ["tests/test_b.py"]
 
-    def test_the_first_commit_counts_as_a_change(self, repository: Path) -> None:
-        assert changed.change(repository, "") == ["daemon/pgrouse/a.py", "tests/test_a.py", "tests/test_b.py"]
-
     def test_a_base_makes_it_everything_since_the_branch_left_it(self, repository: Path) -> None:
         git(repository, "checkout", "-q", "-b", "branch")
         write(repository, "tests/test_a.py", "A = 1\n")
@@ -159,29 +156,6 @@ class TestRun:
         tests, files = (2, 1) if processes == "0" else (3, 2)
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1].startswith(f"changed: ran {tests} tests of the nearest {files} files,")
-
-    @pytest.mark.long
-    def test_fixtures_of_the_session_end_after_the_budget(self, tmp_path: Path) -> None:
-        server = (
-            "import pathlib, pytest\n@pytest.fixture(scope='session')\ndef server():\n    yield\n    "
-            "pathlib.Path('ended').touch()\n"
-        )
-        write(tmp_path, "test_near.py", PASSING.format("near"))
-        write(
-            tmp_path,
-            "test_far.py",
-            server + "def test_uses(server) -> None: ...\n" + AT_THE_END + PASSING.format("later"),
-        )
-
-        run(tmp_path, "test_near.py", "test_far.py")
-
-        assert (tmp_path / "ended").exists()
-
-    @pytest.mark.long
-    def test_a_failure_is_one(self, tmp_path: Path) -> None:
-        write(tmp_path, "test_near.py", "def test_fails() -> None:\n    assert False\n")
-
-        assert run(tmp_path, "test_near.py").returncode == 1
 
 
 # The budget ends while this test runs.

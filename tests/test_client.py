@@ -26,11 +26,6 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
-@pytest.fixture
 def client(database: Database) -> Iterator[Client]:
     with Client(database.dsn) as client:
         yield client
@@ -125,22 +120,6 @@ def test_live_messages_are_cancelled_with_a_reason_and_ended_ones_are_not(queue:
     assert queue.archived(second).error == "cancelled: ordered twice"
 
 
-def test_a_delayed_message_is_retried_at_once(queue: Queue, client: Client) -> None:
-    delayed, ready = queue.publish(wait="1 hour"), queue.publish()
-
-    assert client.retry_now([delayed, ready]) == [delayed]
-
-
-def test_a_waiting_message_is_skipped_and_a_running_one_is_not(queue: Queue, client: Client) -> None:
-    running, waiting = queue.publish("t"), queue.publish("u")
-    queue.claim("t")
-
-    skipped = client.skip([running, waiting], reason="malformed")
-
-    assert skipped == [waiting]
-    assert queue.archived(waiting).error == "skipped: malformed"
-
-
 def test_a_waiting_message_is_explained(queue: Queue, client: Client) -> None:
     published = queue.publish(wait="1 hour")
 
@@ -165,27 +144,6 @@ def test_a_client_waits_for_the_end_of_a_message(queue: Queue, client: Client, e
 # Dead messages
 
 
-def test_dead_messages_are_found_by_filters_page_by_page(queue: Queue, client: Client) -> None:
-    first, second, third = kill(queue, 3)
-    kill(queue, 2, "u")
-
-    page = client.find_dead(topic="t", result="failed", limit=2)
-    following = client.find_dead(topic="t", after=page[-1].id, since=datetime(2000, 1, 1, tzinfo=UTC))
-
-    assert [row.id for row in page] == [first, second]
-    assert [row.id for row in following] == [third]
-    assert client.find_dead(error="no such thing") == []
-
-
-def test_dead_messages_are_grouped(queue: Queue, client: Client) -> None:
-    kill(queue, 3, error="order 17 is closed")
-    kill(queue, 2, error="order 18 is closed")
-
-    (group,) = client.dead_groups(since=timedelta(hours=1))
-
-    assert (group.topic, group.result, group.count) == ("t", "failed", 5)
-
-
 def test_dead_messages_are_redriven_by_id_and_by_filter(queue: Queue, client: Client) -> None:
     first, second = kill(queue, 2)
     (other,) = kill(queue, 1, "u")
@@ -196,27 +154,6 @@ def test_dead_messages_are_redriven_by_id_and_by_filter(queue: Queue, client: Cl
     assert {row.archived_id: row.outcome for row in by_id} == {first: "redriven", first + 10_000: "not_dead"}
     assert [(row.archived_id, row.outcome) for row in by_filter] == [(other, "redriven")]
     assert [row.id for row in client.find_dead()] == [second]
-
-
-def test_a_dead_letter_is_moved_back(queue: Queue, client: Client) -> None:
-    client.set_policy("t", dead_letter=True)
-    (dead,) = kill(queue)
-    copy = queue.value("SELECT id FROM messages.message WHERE topic = 't.dlq'")
-
-    (row,) = client.requeue_dead_letters([copy])
-
-    assert (row.copy_id, row.archived_id, row.outcome) == (copy, dead, "redriven")
-
-
-def test_succeeded_messages_are_replayed(queue: Queue, client: Client) -> None:
-    first, second = queue.publish_many(2)
-    queue.settle("complete", queue.claim())
-    now = datetime.now(UTC)
-
-    page = client.replay("t", now - MINUTE, now + MINUTE, limit=1)
-    following = client.replay("t", now - MINUTE, now + MINUTE, after=page[-1].archived_id)
-
-    assert [(row.archived_id, row.outcome) for row in page + following] == [(first, "replayed"), (second, "replayed")]
 
 
 # Topics
@@ -255,13 +192,6 @@ def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Clie
     assert claimed == []
     assert resumed == [True, False, True]
     assert len(queue.claim("t", "u")) == 2
-
-
-def test_the_messages_of_a_queue_are_counted(queue: Queue, client: Client) -> None:
-    queue.publish_many(3)
-    kill(queue, 1, "u")
-
-    assert {row.topic: (row.ready, row.dead_last_day) for row in client.stats()} == {"t": (3, 0), "u": (0, 1)}
 
 
 # Schedules
@@ -323,16 +253,6 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     assert queue.message(published.id).payload == {"of": "today"}
     assert (paused, resumed, removed) == ([True, False], [True, False], [True, False])
     assert client.schedules() == []
-
-
-def test_a_schedule_skips_its_ticks_while_the_topic_is_paused_if_it_is_told_to(queue: Queue, client: Client) -> None:
-    client.add_schedule("skips", "@daily", "report", while_paused="skip")
-    client.add_schedule("waits", "@daily", "report")
-    added = {each.name: each.while_paused for each in client.schedules()}
-    client.change_schedule("waits", while_paused="skip")
-
-    assert added == {"skips": "skip", "waits": "publish"}
-    assert queue.scheduled("waits").while_paused == "skip"
 
 
 def test_the_last_and_the_next_runs_of_a_schedule_are_known(queue: Queue, client: Client) -> None:

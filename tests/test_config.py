@@ -79,17 +79,6 @@ def test_the_environment_overrides_the_file_and_flags_override_both(write: Write
     assert (found.worker.threads, found.worker.claim_connections, found.worker.concurrency) == (1, 2, 3)
 
 
-def test_each_value_knows_its_source(write: Write) -> None:
-    path = write("[worker]\nthreads = 1")
-
-    found = load(path, {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "2"}, {"worker": {"claim_batch_size": 3}})
-
-    assert str(found.origin("worker", "threads")) == f"{path}:2"
-    assert str(found.origin("worker", "claim_connections")) == "PGROUSE_WORKER__CLAIM_CONNECTIONS"
-    assert str(found.origin("worker", "claim_batch_size")) == "--claim-batch-size"
-    assert str(found.origin("worker", "maintenance_interval")) == "default"
-
-
 def test_an_empty_variable_is_ignored(write: Write) -> None:
     path = write("[worker]\nthreads = 3")
 

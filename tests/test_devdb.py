@@ -122,30 +122,6 @@ def test_a_started_server_has_the_version_of_its_installation(
         assert conn.info.server_version // 10000 == installation.major
 
 
-@pytest.mark.long
-def test_a_second_start_finds_the_server_running(private: devdb.PrivateServer) -> None:
-    started = private.start()
-    pid = postmaster.pid(private.data)
-
-    started_again = private.start()
-
-    assert (started, started_again) == (True, False)
-    assert postmaster.pid(private.data) == pid
-
-
-@pytest.mark.long
-def test_data_survives_a_stop(private: devdb.PrivateServer) -> None:
-    private.start()
-    with connect(private) as conn:
-        conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
-
-    private.stop()
-    private.start()
-
-    with connect(private) as conn:
-        assert conn.execute("SELECT k.n FROM kept AS k").fetchone() == (7,)
-
-
 @pytest.mark.parametrize("end", ["crash", "kill"])
 @pytest.mark.slow
 def test_data_survives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateServer, end: str) -> None:
@@ -179,12 +155,6 @@ def test_a_lock_file_that_names_a_foreign_process_does_not_prevent_the_start(
     finally:
         other_process.kill()
         other_process.wait()
-
-
-def test_stopping_a_server_that_was_never_started_is_no_error(unmade: devdb.PrivateServer) -> None:
-    unmade.stop()
-
-    assert not unmade.running()
 
 
 @pytest.mark.long

@@ -130,13 +130,6 @@ class TestRules:
 
         assert "tests/unit/test_backoff.py" in tree.nearest_tests(["daemon/pgrouse/backoff.py"])
 
-    def test_a_name_that_several_files_have_means_none_of_them_but_by_its_path(self, tmp_path: Path) -> None:
-        tree = make(
-            tmp_path, {"a/b/x.yaml": "", "c/x.yaml": "", "tests/test_a.py": "x.yaml", "tests/test_b.py": "../b/x.yaml"}
-        )
-
-        assert list(tree.nearest_tests(["a/b/x.yaml"])) == ["tests/test_b.py"]
-
     def test_of_tests_equally_near_those_of_its_name_come_first_then_quick_ones(self, tmp_path: Path) -> None:
         mention = '"SELECT messages.claim(1)"'
         tree = make(
@@ -170,20 +163,6 @@ class TestCheckout:
     )
     def test_the_tests_of_a_file_come_first(self, changed: str, first: str) -> None:
         assert next(iter(checkout().nearest_tests([changed]))) == first
-
-    @pytest.mark.parametrize(
-        ("changed", "near"),
-        [
-            ("daemon/pgrouse/web/access/security.py", "tests/api/test_security.py"),
-            ("daemon/pgrouse/worker/loop/heartbeat.py", "tests/daemon/test_heartbeat.py"),
-            ("deploy/systemd/pgrouse.service", "tests/deploy/test_systemd.py"),
-            ("daemon/pgrouse/alerts/sinks/command.py", "tests/unit/test_alert_sinks.py"),
-            ("examples/django_shop/shop/views.py", "tests/django/test_projects.py"),
-            ("sql/migrations/0004_topic.sql", "tests/sql/policy/test_check_policy.py"),
-        ],
-    )
-    def test_tests_of_what_a_file_is_for_are_among_the_nearest(self, changed: str, near: str) -> None:
-        assert near in list(checkout().nearest_tests([changed]))[:60]
 
     def test_a_test_is_known_for_each_file_that_code_is_made_of(self) -> None:
         code = [

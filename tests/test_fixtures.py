@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests import conftest
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Postgres
 
 CHECKOUT = Path(__file__).parents[1]
 # What pyproject.toml configures; to import all other plugins takes longer than these sessions.
@@ -25,17 +25,6 @@ ENVIRON = {**os.environ, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD":
 
 class TestDatabases:
     """Databases of one test."""
-
-    def test_an_empty_database_has_no_schema(self, empty_database: Database) -> None:
-        conn = empty_database.connect()
-
-        assert conn.execute("SELECT to_regnamespace('messages')").fetchone() == (None,)
-
-    def test_a_migrated_database_has_the_schema_and_no_message(
-        self, database: Database, db: psycopg.Connection[Any]
-    ) -> None:
-        assert db.info.dbname == database.name
-        assert db.execute("SELECT count(*) FROM messages.message").fetchone() == (0,)
 
     def test_a_database_is_dropped_at_the_end_even_with_open_connections(self, server: Postgres) -> None:
         with server.new_database() as left:
@@ -47,44 +36,9 @@ class TestDatabases:
             open_connection.execute("SELECT 1")
         open_connection.close()
 
-    def test_the_connections_of_a_database_are_closed_at_the_end(self, server: Postgres) -> None:
-        with server.new_database() as left:
-            conn = left.connect(autocommit=False)
-
-        assert conn.closed
-        assert not conn.autocommit
-
-    @pytest.mark.pg_cron
-    def test_the_jobs_of_pg_cron_are_stored_outside_the_databases_of_the_tests(self, server: Postgres) -> None:
-        with server.admin(server.cron_database) as conn:
-            conn.execute("SELECT FROM cron.job")
-
-
-def test_a_private_server_can_be_killed_without_affecting_others(private_server: Postgres, server: Postgres) -> None:
-    private_server.place.kill()
-
-    with pytest.raises(psycopg.OperationalError):
-        private_server.admin()
-    with server.admin() as conn:
-        assert conn.execute("SELECT 1").fetchone() == (1,)
-
 
 class TestEventually:
     """Waiting for a condition."""
-
-    def test_eventually_returns_the_result_of_its_condition(self, eventually: Callable[..., Any]) -> None:
-        answers = iter([None, 0, "", 7])
-
-        assert eventually(lambda: next(answers), every_s=0) == 7
-
-    def test_eventually_repeats_a_failed_assertion(self, eventually: Callable[..., Any]) -> None:
-        answers = iter([1, 2, 3])
-
-        def three() -> bool:
-            assert next(answers) == 3
-            return True
-
-        assert eventually(three, every_s=0)
 
     def test_eventually_raises_the_last_failed_assertion_at_its_deadline(self, eventually: Callable[..., Any]) -> None:
         def never() -> bool:
@@ -197,7 +151,3 @@ class TestServers:
 
         assert len(about_it) > 1
         assert not_about_it == about_it
-
-    @pytest.mark.long
-    def test_pg_with_names_runs_the_tests_of_sql_on_these_servers(self) -> None:
-        assert list(self.collected("--pg=15,18").values()) == [{"15", "18"}] * 2

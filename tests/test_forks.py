@@ -27,11 +27,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
-@pytest.fixture
 def thread() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(1) as thread:
         yield thread

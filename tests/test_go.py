@@ -48,12 +48,6 @@ class TestCommands:
         assert (output.returncode, output.stdout) == (2, "")
         assert "./go demo" in output.stderr
 
-    def test_help_is_shown_on_request(self) -> None:
-        output = run("--help")
-
-        assert (output.returncode, output.stderr) == (0, "")
-        assert "./go test" in output.stdout
-
     @pytest.mark.parametrize("command", ["check", "clean"])
     def test_an_argument_that_a_command_does_not_take_is_refused(self, command: str) -> None:
         output = run(command, "--help")
@@ -145,21 +139,6 @@ class TestTest:
         assert [line.split("\t")[1:-1] for line in (tmp_path / "called").read_text().splitlines()] == expected
 
 
-class TestBench:
-    """How it starts the benchmarks."""
-
-    def test_arguments_go_to_the_benchmarks(self, go: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-        became: list[tuple[Any, ...]] = []
-        monkeypatch.setattr(go.os, "geteuid", lambda: 1000)
-        monkeypatch.setattr(go, "install", lambda wanted: became.append(tuple(wanted)))
-        monkeypatch.setattr(go, "become", lambda *command: became.append(command))
-
-        go.bench(["--peers", "drain"])
-
-        assert "--group=uv" in became[0]
-        assert became[1] == (go.VENV / "bin" / "python", "-m", "bench", "--peers", "drain")
-
-
 class TestPython:
     """The Python that it runs on."""
 
@@ -217,11 +196,6 @@ class TestUv:
 
         with pytest.raises(SystemExit, match=r"no uv for .* on vax: install uv by other means"):
             go.wheel_for_here(go.locked_uv()["wheels"])
-
-    def test_a_wheel_with_the_right_hash_is_unpacked_and_runs(self, go: Any, tmp_path: Path) -> None:
-        go.fetch(self.wheel(tmp_path), tmp_path / "cache" / "uv")
-
-        assert go.version_of(str(tmp_path / "cache" / "uv")) == (0, 13, 8)
 
     def test_a_wheel_with_another_hash_is_refused(self, go: Any, tmp_path: Path) -> None:
         wheel = self.wheel(tmp_path) | {"hash": "sha256:" + "0" * 64}
@@ -297,13 +271,6 @@ class TestInstall:
 
         assert len(checkout.calls()) == 1
 
-    def test_a_changed_lock_file_is_installed(self, checkout: Any) -> None:
-        checkout.install(["--extra=demo"])
-        (checkout.ROOT / "uv.lock").write_text("two")
-        checkout.install(["--extra=demo"])
-
-        assert len(checkout.calls()) == 2
-
     def test_a_command_with_more_groups_keeps_those_of_others(self, checkout: Any) -> None:
         checkout.install(["--extra=demo"])
         checkout.install(["--group=test"])
@@ -320,13 +287,6 @@ class TestInstall:
         checkout.install(["--extra=demo"])
 
         assert [word for word in checkout.calls()[-1] if word.startswith("--extra")] == ["--extra=demo"]
-
-    def test_a_missing_python_is_installed_again(self, checkout: Any) -> None:
-        checkout.install(["--extra=demo"])
-        (checkout.VENV / "bin" / "python").unlink()
-        checkout.install(["--extra=demo"])
-
-        assert len(checkout.calls()) == 2
 
     def test_a_failed_installation_is_repeated(self, checkout: Any) -> None:
         uv = Path(checkout.uv())
@@ -416,11 +376,6 @@ class TestDebian:
             go.test(["tests"])
 
         assert ended.value.code == 0
-
-    def test_no_package_is_missing_on_other_systems(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(go.shutil, "which", lambda _: None)
-
-        assert go.missing_debian_packages(go.TEST_PACKAGES) == []
 
     def test_debian_creates_no_server_during_the_installation(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

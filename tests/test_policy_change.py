@@ -15,11 +15,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
 def wanted(**settings: Any) -> DesiredPolicy:
     return DesiredPolicy(policy=TopicPolicy.model_validate(settings))
 

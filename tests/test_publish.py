@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,6 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import RawCursor, errors, rows, sql
-from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
 from pgrouse.crypto.cipher import Cipher
@@ -95,47 +92,6 @@ def test_a_rollback_removes_the_message(conn: Connection, db: Connection) -> Non
     assert stored(db) == []
 
 
-def test_publish_returns_the_id(conn: Connection, db: Connection) -> None:
-    ids = [publish(conn, "t"), publish(conn, "t")]
-    conn.commit()
-
-    assert stored(db, "id") == [(ids[0],), (ids[1],)]
-
-
-def test_a_message_without_a_payload_has_the_payload_null(conn: Connection, db: Connection) -> None:
-    publish(conn, "t")
-    conn.commit()
-
-    assert stored(db, "payload::text, body") == [("null", None)]
-
-
-def test_every_option_of_a_message_is_stored(conn: Connection, db: Connection) -> None:
-    publish(
-        conn, "t", Order(id=7), headers={"trace": "ä\n"}, key="k\\1", channel="tenant 1", priority=0, max_attempts=3,
-        available_at=LATER
-    )  # fmt: skip
-    conn.commit()
-
-    columns = "payload, headers, key, channel, priority, max_attempts, available_at"
-    assert stored(db, columns) == [({"id": 7}, {"trace": "ä\n"}, "k\\1", "tenant 1", 0, 3, LATER)]
-
-
-def test_omitted_options_have_the_defaults_of_the_table(conn: Connection, db: Connection) -> None:
-    publish(conn, "t", 1)
-    conn.commit()
-
-    columns = "priority, max_attempts, key, channel, headers, expires_at, available_at - created_at < interval '1 min'"
-    assert stored(db, columns) == [(5, None, None, None, None, None, True)]
-
-
-def test_bytes_are_published_as_the_body(conn: Connection, db: Connection) -> None:
-    publish(conn, "t", body=b"\x00\xff\\")
-    publish(conn, "t", body=b"")
-    conn.commit()
-
-    assert stored(db, "body, payload") == [(b"\x00\xff\\", None), (b"", None)]
-
-
 def test_delays_are_relative_to_the_servers_clock(conn: Connection, db: Connection) -> None:
     publish(conn, "t", delay="1h", ttl="1d")
     conn.commit()
@@ -143,13 +99,6 @@ def test_delays_are_relative_to_the_servers_clock(conn: Connection, db: Connecti
     ((delay, life),) = stored(db, "available_at - created_at, expires_at - available_at")
     assert abs(delay - timedelta(hours=1)) < timedelta(minutes=1)
     assert abs(life - timedelta(days=1)) < timedelta(minutes=1)
-
-
-def test_a_message_is_visible_at_once_in_autocommit_mode(database: Database, db: Connection) -> None:
-    with psycopg.connect(database.dsn, autocommit=True) as conn:
-        publish(conn, "t", 1)
-
-        assert len(stored(db)) == 1
 
 
 @pytest.mark.parametrize("settings", [{"row_factory": rows.dict_row}, {"cursor_factory": RawCursor}])
@@ -167,25 +116,6 @@ def test_a_pipeline_publishes_many_messages_and_returns_their_ids(conn: Connecti
     assert stored(db, "id, payload") == list(zip(ids, range(5), strict=True))
 
 
-def test_a_waiting_message_with_the_same_key_is_an_error_by_default(conn: Connection) -> None:
-    publish(conn, "t", key="k")
-
-    with pytest.raises(KeyTaken, match="a message of topic t with the key 'k' waits already") as caught:
-        publish(conn, "t", key="k")
-
-    assert isinstance(caught.value.__cause__, errors.UniqueViolation)
-
-
-def test_publish_on_an_async_connection_is_awaited(database: Database, db: Connection) -> None:
-    async def work(conn: psycopg.AsyncConnection[Any]) -> int:
-        async with conn.transaction():
-            return await publish(conn, "orders.created", {"id": 7}, key="k")
-
-    message_id = on_async(database, work)
-
-    assert stored(db, "id, topic, payload, key") == [(message_id, "orders.created", {"id": 7}, "k")]
-
-
 def test_a_refusal_on_an_async_connection_is_raised_at_the_call(database: Database) -> None:
     async def work(conn: psycopg.AsyncConnection[Any]) -> None:
         with warnings.catch_warnings():
@@ -194,13 +124,6 @@ def test_a_refusal_on_an_async_connection_is_raised_at_the_call(database: Databa
                 publish(conn, "not a topic")
 
     on_async(database, work)
-
-
-def test_other_connections_are_refused_by_their_type() -> None:
-    with pytest.raises(TypeError, match=r"not a builtins\.str"):
-        publish("host=db", "t")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="psycopg Connection or AsyncConnection"):
-        publish_many(None, [])  # type: ignore[call-overload]
 
 
 def test_publish_has_the_parameters_of_new_message() -> None:
@@ -371,12 +294,6 @@ def test_a_key_that_is_throttled_is_ignored(conn: Connection, db: Connection) ->
     assert stored(db) == [("t", 1)]
 
 
-def test_the_id_can_be_passed_to_the_database(conn: Connection) -> None:
-    published = publish(conn, "t")
-
-    assert conn.execute("SELECT topic FROM messages.message WHERE id = %s", [published]).fetchone() == ("t",)
-
-
 def test_all_options_can_be_combined_with_on_conflict(conn: Connection, db: Connection) -> None:
     publish(
         conn, "t", Order(id=7), key="k", on_conflict="replace", headers={"a": 1}, channel="c", priority=0,
@@ -391,15 +308,6 @@ def test_all_options_can_be_combined_with_on_conflict(conn: Connection, db: Conn
         ({"id": 7}, None, {"a": 1}, "c", 0, 3, timedelta(days=1)),
         (None, b"\x00", None, None, 5, None, None),
     ]
-
-
-def test_keys_work_on_an_async_connection(database: Database, db: Connection) -> None:
-    async def work(conn: psycopg.AsyncConnection[Any]) -> list[str]:
-        async with conn.transaction():
-            return [(await publish(conn, "t", n, key="k", on_conflict="append")).outcome for n in range(2)]
-
-    assert on_async(database, work) == ["inserted", "appended"]
-    assert stored(db) == [("t", [0, 1])]
 
 
 def test_a_locked_message_with_the_same_key_is_reported(conn: Connection, db: Connection) -> None:
@@ -471,20 +379,6 @@ def test_a_message_dropped_by_a_full_topic_has_no_id(conn: Connection, db: Conne
     assert [bool(p) for p in published] == [True, False, False]
     assert (many, many.dropped) == (1, 2)
     assert stored(db, "topic") == [("t",), ("other",)]
-
-
-def test_the_ttl_of_the_topic_applies_to_one_and_many_and_their_own_overrides_it(
-    conn: Connection, db: Connection
-) -> None:
-    db.execute("INSERT INTO messages.topic (topic, ttl) VALUES ('t', '1 hour')")
-
-    publish(conn, "t")
-    publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t", ttl=timedelta(minutes=1))])
-    conn.commit()
-
-    lives = [life for (life,) in stored(db, "expires_at - available_at")]
-    wanted = [timedelta(hours=1), timedelta(hours=1), timedelta(minutes=1)]
-    assert all(abs(life - ttl) < timedelta(seconds=30) for life, ttl in zip(lives, wanted, strict=True))
 
 
 def test_the_ttl_counts_from_when_it_is_available(conn: Connection, db: Connection) -> None:
@@ -638,19 +532,6 @@ def test_the_first_invalid_payload_of_many_is_named_and_none_is_published(
     assert stored(db) == [("t", {"id": 1})]
 
 
-def test_the_schema_is_found_and_checked_on_an_async_connection(
-    database: Database, schema: Callable[[str | None], None]
-) -> None:
-    schema('{"type": "string", "maxLength": 3}')
-
-    async def work(conn: psycopg.AsyncConnection[Any]) -> int:
-        with pytest.raises(InvalidPayload):
-            await publish(conn, "t", "long")
-        return await publish(conn, "t", "abc")
-
-    assert on_async(database, work) > 0
-
-
 # Many messages
 
 
@@ -661,35 +542,6 @@ def test_many_messages_are_streamed_in_order(conn: Connection, db: Connection) -
 
     assert (count, before) == (20_000, [])
     assert [payload for (payload,) in stored(db, "payload")] == list(range(20_000))
-
-
-def test_each_of_many_messages_keeps_all_options(conn: Connection, db: Connection) -> None:
-    text = "ü \\ \\N \\. \n \t ' \" {} \u2028"
-    messages = [
-        NewMessage(
-            topic="a",
-            payload={"text": text},
-            headers={"h": text},
-            key="k\\N",
-            channel="\\.",
-            priority=9,
-            max_attempts=2,
-        ),
-        NewMessage(topic="b", body=b"\x00\\\n\xff"),
-        NewMessage(topic="c", body=b""),
-        NewMessage(topic="d"),
-    ]
-
-    publish_many(conn, messages)
-    conn.commit()
-
-    assert stored(db, "topic, payload, body, headers, key, channel, priority, max_attempts") == [
-        ("a", {"text": text}, None, {"h": text}, "k\\N", "\\.", 9, 2),
-        ("b", None, b"\x00\\\n\xff", None, None, None, 5, None),
-        ("c", None, b"", None, None, None, 5, None),
-        ("d", None, None, None, None, None, 5, None),
-    ]
-    assert stored(db, "payload::text")[3] == ("null",)
 
 
 def test_messages_with_options_can_be_mixed_with_others(conn: Connection, db: Connection) -> None:
@@ -719,28 +571,6 @@ def test_messages_with_options_can_be_mixed_with_others(conn: Connection, db: Co
     ]
 
 
-def test_messages_with_their_own_times_can_be_mixed_with_others(conn: Connection, db: Connection) -> None:
-    messages = [
-        NewMessage(topic="now"),
-        NewMessage(topic="hour", delay=timedelta(hours=1)),
-        NewMessage(topic="now"),
-        NewMessage(topic="later", available_at=LATER),
-        NewMessage(topic="day", ttl=timedelta(days=1)),
-    ]
-
-    assert publish_many(conn, messages) == 5
-    conn.commit()
-
-    rounded = (
-        "topic, round(extract(epoch FROM available_at - created_at) / 60), round(extract(epoch FROM expires_at - "
-        "created_at) / 60)"
-    )
-    now, hour, again, later, day = stored(db, rounded)
-    assert (now, hour, again, day) == (("now", 0, None), ("hour", 60, None), ("now", 0, None), ("day", 0, 1440))
-    assert stored(db, "available_at")[3] == (LATER,)
-    assert later[0] == "later"
-
-
 def test_no_message_is_available_before_its_transaction_began(conn: Connection, db: Connection) -> None:
     conn.execute("SELECT txid_current()")
     began = db.execute("SELECT clock_timestamp()").fetchone()
@@ -759,26 +589,6 @@ def test_a_key_of_a_class_of_strings_is_stored_as_it_is(conn: Connection, db: Co
     conn.commit()
 
     assert stored(db, "key") == [("a\\b",)]
-
-
-def test_many_join_the_callers_transaction(conn: Connection, db: Connection) -> None:
-    publish_many(conn, [NewMessage(topic="t")])
-    status = conn.info.transaction_status
-    conn.rollback()
-
-    assert status == TransactionStatus.INTRANS
-    assert stored(db) == []
-
-
-def test_autocommit_mode_publishes_all_or_none(database: Database, db: Connection) -> None:
-    with psycopg.connect(database.dsn, autocommit=True) as conn:
-        with pytest.raises(KeyTaken):
-            publish_many(conn, [NewMessage(topic="t"), *[NewMessage(topic="t", key="k", delay=timedelta(1))] * 2])
-        after_failure = stored(db)
-        publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t", delay=timedelta(1))])
-
-    assert after_failure == []
-    assert len(stored(db)) == 2
 
 
 def test_messages_may_be_read_from_the_same_connection_and_are_published_all_or_none(
@@ -944,23 +754,6 @@ def test_nothing_is_appended_to_an_encrypted_message_of_many(conn: Connection) -
         publish_many(conn, [NewMessage(topic="t", key="k", on_conflict="append")], cipher=cipher)
 
 
-def test_publish_many_accepts_no_messages(conn: Connection) -> None:
-    assert publish_many(conn, []) == 0
-
-
-def test_many_are_published_on_an_async_connection(database: Database, db: Connection) -> None:
-    messages = [NewMessage(topic="t", payload=i, delay=timedelta(i)) for i in range(3)]
-
-    count = on_async(database, lambda conn: publish_many(conn, messages))
-
-    assert count == 3
-    assert stored(db, "payload, round(extract(epoch FROM available_at - created_at) / 86400)") == [
-        (0, 0),
-        (1, 1),
-        (2, 2),
-    ]
-
-
 def test_the_default_priority_is_that_of_the_table(db: Connection) -> None:
     row: Any = db.execute(
         """
@@ -986,17 +779,6 @@ def test_a_publish_notifies_listeners_of_a_topic_that_always_notifies(conn: Conn
     assert heard == [str(message_id), "t"]
 
 
-def test_the_package_exports_the_functions() -> None:
-    code = (
-        "from pgrouse import NewMessage, publish, publish_many; print(callable(publish), callable(publish_many), "
-        "NewMessage.__name__)"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "True True NewMessage\n"
-
-
 # Its own timeout, backoff and retention.
 
 OWN: dict[str, Any] = {
@@ -1019,23 +801,6 @@ def test_a_message_has_its_own_timeout_backoff_and_retention(conn: Connection, d
         OWN_ROW,
         (timedelta(seconds=1.5), {"kind": "none"}, timedelta(hours=1)),
     ]
-
-
-def test_each_of_many_messages_has_its_own_timeout_backoff_and_retention(conn: Connection, db: Connection) -> None:
-    publish_many(
-        conn,
-        [
-            NewMessage(topic="t", payload=1),
-            NewMessage(topic="t", payload=2, priority=1),
-            NewMessage(topic="t", payload=3, **OWN),
-            NewMessage(topic="t", payload=4, delay="1h", ttl="1h"),
-            NewMessage(topic="t", payload=5, key="k", on_conflict="replace", **OWN),
-        ],
-    )
-    conn.commit()
-
-    nothing = (None, None, None)
-    assert stored(db, OWN_COLUMNS) == [nothing, nothing, OWN_ROW, nothing, OWN_ROW]
 
 
 @pytest.mark.parametrize(

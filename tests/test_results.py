@@ -61,11 +61,6 @@ def large(order: Order) -> str:
     return "x" * 1_100_000
 
 
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
 def test_it_is_the_id_that_publish_returns_and_copies_and_pickles_as_that(db: psycopg.Connection[Any]) -> None:
     handle = send_receipt.publish(db, Order(id=7))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -21,11 +20,6 @@ JOBS = (
     'from pgrouse import topic\n\n@topic("report")\ndef report(payload): '
     '...\n\nreport.every("0 7 * * *", {"pages": 3})\n'
 )
-
-
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
 
 
 @pytest.fixture(autouse=True)

@@ -26,16 +26,13 @@ from pgrouse import (
     AsyncContext,
     Client,
     Context,
-    Defer,
     EventTimeout,
-    Fail,
     Reject,
     Retry,
     Worker,
     publish,
     publish_many,
 )
-from pgrouse.client.settlement import SettleKind
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.publishing.new_message import NewMessage
 from pgrouse.testing import (
@@ -118,63 +115,6 @@ def test_the_archive_equals_that_of_a_daemon(conn: Connection) -> None:
     assert rows == [(good, "success", {"points": 25}, None), (bad, "rejected", None, "a negative total")]
 
 
-def test_messages_that_handlers_publish_run_too(conn: Connection) -> None:
-    def split(payload: list[int], ctx: Context) -> None:
-        for each in payload:
-            ctx.publish("part", each)
-
-    publish(conn, "whole", [1, 2, 3])
-
-    attempts = drain(conn, {"whole": split, "part": lambda payload: payload * 10})
-
-    assert [(each.topic, each.output) for each in attempts] == [
-        ("whole", None),
-        ("part", 10),
-        ("part", 20),
-        ("part", 30),
-    ]
-
-
-def test_every_result_of_a_handler_is_returned(conn: Connection) -> None:
-    conn.execute("INSERT INTO messages.topic (topic, max_attempts, backoff) VALUES ('t', 2, '{\"kind\": \"none\"}')")
-
-    def end(payload: str) -> Any:
-        match payload:
-            case "raise":
-                raise ValueError("no")
-            case "defer":
-                return Defer(timedelta(hours=1), state={"page": 2})
-            case "fail":
-                return Fail("for good")
-            case "retry":
-                return Retry(timedelta(minutes=5))
-        return payload
-
-    for payload in ("defer", "fail", "retry", "ok"):
-        publish(conn, "t", payload)
-    attempts = drain(conn, {"t": end})
-
-    assert [(each.outcome, each.state, each.after) for each in attempts] == [
-        ("defer", {"page": 2}, timedelta(hours=1)),
-        ("fail", None, None),
-        ("retry", None, timedelta(minutes=5)),
-        ("complete", None, None),
-    ]
-    assert {each.outcome for each in attempts} <= set(SettleKind)
-    publish(conn, "t", "raise")
-    assert [(each.outcome, each.number) for each in drain(conn, {"t": end})] == [("retry", 1), ("retry", 2)]
-
-
-def test_delayed_messages_run_when_time_is_advanced(conn: Connection) -> None:
-    publish(conn, "t", 1, delay=timedelta(days=1))
-
-    early = drain(conn, {"t": lambda payload: payload})
-    with at(conn, timedelta(days=2)):
-        late = drain(conn, {"t": lambda payload: payload})
-
-    assert (early, [each.output for each in late]) == ([], [1])
-
-
 def test_a_waiting_retry_runs_when_time_is_advanced(conn: Connection) -> None:
     conn.execute(
         "INSERT INTO messages.topic (topic, max_attempts, backoff) "
@@ -214,36 +154,6 @@ def test_an_sql_error_in_a_handlers_transaction_leaves_that_of_the_test_usable(c
 
     assert "DivisionByZero" in (attempt.error or "")
     assert conn.execute("SELECT result FROM messages.message_archive").fetchall() == [("failed",)]
-
-
-async def on_async_connection(dsn: str) -> tuple[list[Attempt], list[Any], Any]:
-    async def work(payload: int, ctx: AsyncContext) -> int:
-        async with ctx.transaction() as own:
-            await own.execute("INSERT INTO points VALUES (1)")
-            await ctx.publish("next", payload)
-        return 0
-
-    async with await psycopg.AsyncConnection.connect(dsn) as conn:
-        await publish(conn, "t", 5)
-        attempts = await drain(conn, {"t": work, "next": lambda payload: payload})
-        await assert_published(conn, "next", 5)
-        everything = await published(conn)
-        async with at(conn, timedelta(days=1)):
-            cursor = await conn.execute("SELECT messages.now() > clock_timestamp()")
-            later = await cursor.fetchone()
-        await conn.rollback()
-        return attempts, everything, later
-
-
-def test_async_handlers_join_the_transaction_of_an_async_test(shared: Database) -> None:
-    attempts, everything, later = asyncio.run(on_async_connection(shared.dsn))
-
-    assert [(each.topic, each.outcome, each.output) for each in attempts] == [
-        ("t", "complete", None),
-        ("next", "complete", 5),
-    ]
-    assert [each["topic"] for each in everything] == ["t", "next"]
-    assert later == (True,)
 
 
 def test_an_async_handler_on_a_blocking_connection_runs_without_a_transaction(conn: Connection) -> None:

@@ -37,11 +37,6 @@ SESSIONS = """
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
-@pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(10) as threads:
         yield threads
@@ -183,19 +178,6 @@ def test_the_timeout_passes_though_the_server_does_not_answer(
         proxy.close()
 
 
-def test_a_retry_is_no_end(
-    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
-) -> None:
-    published = queue.publish(max_attempts=2)
-    waiter = threads.submit(wait_for, database.dsn, published, LONG)
-    eventually(lambda: queue.value(WAITERS) == 1)
-
-    queue.settle("retry", queue.claim(), ["boom"], ["0 s"])
-    complete(queue)
-
-    assert waiter.result(timeout=NOTIFIED_S).attempts == 2
-
-
 def test_many_callers_wait_for_one_message_and_one_caller_for_each_of_many(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
 ) -> None:
@@ -321,19 +303,6 @@ def test_a_blocking_wait_on_an_event_loop_is_refused(database: Database) -> None
 
     asyncio.run(block(database.dsn))
     asyncio.run(block(database.connect()))
-
-
-def test_a_message_that_another_transaction_is_ending_delays_its_waiter_only_until_the_commit(
-    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
-) -> None:
-    published = queue.publish()
-    ending = Queue(database.connect())
-    with ending.conn.transaction():
-        complete(ending)
-        waiter = threads.submit(wait_for, database.dsn, published, LONG)
-        eventually(lambda: queue.value("SELECT count(*)" + SESSIONS) == 1)
-
-    assert waiter.result(timeout=NOTIFIED_S).succeeded
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,6 @@ LISTENERS = "SELECT a.pid FROM pg_stat_activity AS a WHERE a.datname = current_d
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    return Queue(db)
-
-
-@pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(10) as threads:
         yield threads
@@ -176,19 +171,6 @@ def test_a_message_that_a_long_transaction_is_ending_delays_no_other_wait(
         assert waits[1].result(NOTIFIED_S).succeeded
         assert not waits[0].done()
     assert waits[0].result(NOTIFIED_S).succeeded
-
-
-def test_a_success_of_which_nothing_is_kept_is_reported(
-    queue: Queue, waiter: Waiter, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
-) -> None:
-    queue.policy(archive_success="none")
-    published = queue.publish()
-    wait = threads.submit(waiter.wait_for, published, LONG_S)
-    eventually(lambda: queue.value(WAITERS) == 1)
-
-    complete(queue)
-
-    assert wait.result(NOTIFIED_S) == MessageResult(published, "success")
 
 
 def test_closing_it_ends_its_waits(

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 
 from tests.cli.shell import Shell
 from tests.server.postgres import Database, Postgres
-from tests.sql.queue import Queue
 
 
 @pytest.fixture
@@ -37,12 +35,6 @@ def pgrouse(shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch) -
     """`pgrouse("stats")` runs a command on the test's database."""
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
     return shell
-
-
-@pytest.fixture
-def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue itself, to prepare and to check."""
-    return Queue(db)
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pgrouse.config.config import Config
 from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 
@@ -90,16 +88,6 @@ def test_an_invalid_handler_is_reported_with_file_line_and_key(
     assert expected in ended.err
 
 
-def test_a_missing_file_is_reported(shell: Shell) -> None:
-    ended = shell("config", "check", "--config", "no.toml")
-
-    assert ended.code == 78
-    assert ended.err == (
-        "pgrouse: no.toml: cannot be read (No such file or directory): "
-        "run `pgrouse init`, or name the file by --config\n"
-    )
-
-
 def test_the_file_can_be_named_before_or_behind_the_command(shell: Shell, folder: Path) -> None:
     (folder / "x.toml").write_text("[worker]\nthreads = 3")
 
@@ -141,14 +129,6 @@ def test_passwords_are_hidden(
 
 
 # schema
-
-
-def test_the_schema_describes_the_file(shell: Shell) -> None:
-    schema = json.loads(shell("config", "schema").out)
-
-    assert schema["title"] == "pgrouse.toml"
-    assert set(schema["properties"]) == set(Config.model_fields)
-    assert schema["additionalProperties"] is False
 
 
 BAD_SCHEDULES = """

@@ -136,15 +136,6 @@ def test_the_table_of_groups_shows_count_age_trend_and_a_sample(pgrouse: Shell, 
     assert row.endswith("TimeoutError: no answer")
 
 
-def test_the_trend_of_a_long_time_is_shown_by_day(pgrouse: Shell, queue: Queue) -> None:
-    die(queue, "a", age="26 hours")
-
-    heading, row = pgrouse("dead", "group").out.splitlines()
-
-    assert "BY DAY" in heading
-    assert "·····█·" in row
-
-
 def test_groups_whose_messages_were_all_redriven_are_shown_on_demand(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
     pgrouse("redrive", dead)
@@ -231,15 +222,6 @@ def test_dead_letters_of_a_topic_are_moved_back_in_several_batches(
 
     assert ended.out == "moved 3 messages back\n"
     assert sorted(row.topic for row in queue.rows("SELECT topic FROM messages.message")) == ["a", "a", "a", "b.dlq"]
-
-
-def test_a_limit_moves_the_oldest_dead_letters(pgrouse: Shell, queue: Queue) -> None:
-    queue.policy("a", dead_letter=True)
-    first, _ = die(queue, "a", "a")
-
-    row = pgrouse("dead", "requeue", "--topic", "a", "--limit", "1", "--json").object
-
-    assert queue.message(row["message_id"]).redriven_from == first
 
 
 def test_an_id_that_is_no_waiting_dead_letter_is_reported(pgrouse: Shell, queue: Queue) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.cli.shell import Shell
 from tests.cli.stage import die
 from tests.sql.queue import Queue
@@ -46,13 +42,3 @@ def test_an_unknown_message_is_exit_code_1(pgrouse: Shell) -> None:
 
     assert ended.code == 1
     assert "it was never published" in ended.out
-
-
-@pytest.mark.parametrize("role", ["messages_operator", "messages_analyst"])
-def test_operators_and_analysts_may_explain(
-    pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None], role: str
-) -> None:
-    message = queue.publish()
-    acting_as(role)
-
-    assert pgrouse("explain", message).code == 0

@@ -290,15 +290,6 @@ def test_a_message_that_does_not_wait_cannot_be_skipped_and_is_named(pgrouse: Sh
     }
 
 
-def test_only_an_operator_may_skip(pgrouse: Shell, acting_as: Callable[[str], None], states: dict[str, int]) -> None:
-    acting_as("messages_analyst")
-
-    ended = pgrouse("message", "skip", states["ready"])
-
-    assert (ended.code, ended.out) == (1, "")
-    assert "messages_operator" in ended.err
-
-
 def test_a_waiting_message_is_edited(pgrouse: Shell, queue: Queue) -> None:
     waiting = queue.publish(payload={"n": 1}, headers={"h": 1})
 

@@ -87,24 +87,6 @@ def test_a_message_has_its_own_timeout_backoff_and_retention(pgrouse: Shell, que
         assert fact in shown
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--timeout", "0s"], "timeout: must be between 1ms and 30d"),
-        (["--retention", "1m"], "retention: must be between 1h and 36500d"),
-        (["--backoff", "cubic"], "backoff"),
-        (["--backoff", "{"], "backoff is not JSON"),
-        (["--backoff", '{"base": "1s"}'], "backoff.kind is missing"),
-    ],
-)
-def test_an_own_setting_that_cannot_be_is_refused(pgrouse: Shell, queue: Queue, options: list[str], said: str) -> None:
-    ended = pgrouse("publish", "t", "1", *options)
-
-    assert ended.code in {1, 2}
-    assert said in ended.err
-    assert queue.ids() == []
-
-
 def test_a_time_is_given_with_its_zone(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("publish", "t", "--available-at", "2050-01-31T08:00:00+01:00")
 

@@ -26,12 +26,6 @@ def test_a_message_published_in_a_traced_shell_carries_its_context(pgrouse: Shel
     }
 
 
-def test_lines_carry_the_trace_context(pgrouse: Shell, queue: Queue) -> None:
-    pgrouse("publish", "orders", "--lines", "-", stdin="1\n2\n")
-
-    assert [queue.message(each).headers["traceparent"] for each in queue.ids()] == [PARENT, PARENT]
-
-
 def test_a_context_in_the_headers_overrides_that_of_the_shell(pgrouse: Shell, queue: Queue) -> None:
     other = f"00-{'c' * 32}-{'d' * 16}-00"
 

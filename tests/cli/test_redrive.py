@@ -35,28 +35,6 @@ def test_json_pairs_each_message_with_its_new_message_and_outcome(pgrouse: Shell
     assert found == {"archived_id": dead, "message_id": queue.ids()[0], "outcome": "redriven"}
 
 
-def test_filters_can_be_combined(pgrouse: Shell, queue: Queue) -> None:
-    die(queue, "a", result="reject")
-    (wanted,) = die(queue, "a")
-    die(queue, "a", age="1 day")
-    die(queue, "b")
-
-    ended = pgrouse("redrive", "--topic", "a", "--result", "failed", "--since", "1h")
-
-    assert (ended.code, ended.out) == (0, "redrove 1 message\n")
-    assert waiting(queue) == [wanted]
-
-
-def test_a_limit_redrives_the_oldest_first(pgrouse: Shell, queue: Queue) -> None:
-    die(queue, "a")
-    (old,) = die(queue, "a", age="1 hour")
-    (older,) = die(queue, "a", age="2 hours")
-
-    pgrouse("redrive", "--limit", "2")
-
-    assert sorted(waiting(queue)) == sorted([old, older])
-
-
 def test_all_messages_are_redriven_in_several_batches(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(1200)
     for _ in range(12):
@@ -89,18 +67,6 @@ def test_a_dry_run_counts_by_topic_result_and_fingerprint(pgrouse: Shell, queue:
     assert set(groups) == {("a", 1), ("b", 1), ("b", 2)}
     assert (groups["a", 1]["sample_id"], groups["a", 1]["sample_error"]) == (first, "boom")
     assert queue.ids() == []
-
-
-def test_a_dry_run_counts_what_would_stay_dead(pgrouse: Shell, queue: Queue) -> None:
-    queue.publish(key="k")
-    queue.settle("fail", queue.claim(), ["boom"])
-    queue.publish(key="k")
-    die(queue, "a")
-
-    ended = pgrouse("redrive", "--all", "--dry-run")
-
-    assert ended.out.splitlines()[-1] == "would redrive 1 message: run it again without --dry-run"
-    assert "1 message stayed dead: a newer message with the same key waits" in ended.err
 
 
 def test_a_dead_message_is_redriven_once(pgrouse: Shell, queue: Queue) -> None:
@@ -248,14 +214,6 @@ def test_one_message_is_edited_when_it_is_redriven(pgrouse: Shell, queue: Queue)
 
     new = queue.message(ended.object["message_id"])
     assert (new.topic, new.payload, new.headers) == ("b", {"id": 7, "n": 9007199254740993}, {"h": 1, "by": "me"})
-
-
-def test_an_edit_may_replace_the_payload(pgrouse: Shell, queue: Queue) -> None:
-    (dead,) = die(queue, "a")
-
-    new = pgrouse("redrive", dead, "--payload", "[1]", "--replace", "--json").object["message_id"]
-
-    assert queue.message(new).payload == [1]
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,6 @@ def test_ticks_that_are_skipped_while_the_topic_is_paused_are_shown(pgrouse: She
     assert (record["while_paused"], record["runs"][0]["outcome"]) == ("skip", "paused")
 
 
-def test_the_payload_may_come_from_standard_input(pgrouse: Shell, queue: Queue) -> None:
-    pgrouse("schedule", "add", "s", "@daily", "t", "-", stdin='{"name": "größe"}')
-
-    assert queue.scheduled().payload == {"name": "größe"}
-
-
 def test_json_has_every_field(pgrouse: Shell, queue: Queue) -> None:
     added = pgrouse("schedule", "add", "s", "@yearly", "t", '{"n": 1}', "--json").object
     pgrouse("schedule", "run-now", "s")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
@@ -61,21 +58,6 @@ def test_json_reports_each_change(pgrouse: Shell, queue: Queue) -> None:
     ]
 
 
-def test_an_unchanged_value_is_not_written(pgrouse: Shell, queue: Queue) -> None:
-    queue.policy("mail", max_attempts=5)
-
-    ended = pgrouse("topic", "set", "mail", "max_attempts=5")
-
-    assert (ended.code, ended.out) == (0, "the policies are up to date: nothing to change\n")
-
-
-def test_a_dry_run_only_reports_the_changes(pgrouse: Shell, queue: Queue) -> None:
-    assert pgrouse("topic", "set", "mail", "max_attempts=5", "--dry-run").out == (
-        "would change mail: max_attempts inherit -> 5\n"
-    )
-    assert row(queue) is None
-
-
 def test_a_topic_is_reset_to_the_defaults(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
     queue.call("pause", "mail")
@@ -88,12 +70,6 @@ def test_a_topic_is_reset_to_the_defaults(pgrouse: Shell, queue: Queue) -> None:
     ]
     assert row(queue) is None
     assert pgrouse("topic", "reset", "*").code == 2
-
-
-def test_the_defaults_are_set_like_a_topic(pgrouse: Shell, queue: Queue) -> None:
-    pgrouse("topic", "set", "*", "max_attempts=none", "lock_duration=1m")
-
-    assert (row(queue, "*").max_attempts, row(queue, "*").lock_duration.total_seconds()) == (None, 60)
 
 
 def test_a_channel_has_its_own_limits(pgrouse: Shell, queue: Queue) -> None:
@@ -138,13 +114,6 @@ def test_an_invalid_value_is_refused_with_setting_value_and_fix(
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert row(queue) is None
-
-
-def test_all_errors_are_reported_together(pgrouse: Shell) -> None:
-    output = pgrouse("topic", "set", "mail", "max_attempts=-5", "notify=maybe").err
-
-    assert "max_attempts: must be at least 0" in output
-    assert "notify: expected 'auto', 'always' or 'off', found 'maybe'" in output
 
 
 def test_an_error_that_only_the_server_finds_is_reported_with_its_hint(pgrouse: Shell) -> None:
@@ -287,20 +256,6 @@ def test_a_channel_is_paused_alone(pgrouse: Shell, queue: Queue) -> None:
         "paused channel acme of topic mail until it is resumed\n"
     )
     assert queue.value("SELECT channel FROM messages.channel WHERE paused_at IS NOT NULL") == "acme"
-
-
-def test_a_topic_that_is_not_paused_cannot_be_resumed(pgrouse: Shell) -> None:
-    ended = pgrouse("topic", "resume", "mail")
-
-    assert (ended.code, ended.err) == (1, "pgrouse: topic mail is not paused: see `pgrouse topic show mail`\n")
-
-
-def test_a_pause_in_the_past_is_refused_by_the_server(pgrouse: Shell) -> None:
-    ended = pgrouse("topic", "pause", "mail", "--until", "2020-01-01T00:00:00Z")
-
-    assert ended.code == 1
-    assert "until of a pause is 2020-01-01" in ended.err
-    assert "use a time to come" in ended.err
 
 
 # apply, and migrate
@@ -458,26 +413,6 @@ def test_a_daemon_with_policies_but_no_handler_exits_with_an_error(shell: Shell)
 
     assert ended.code == 78
     assert "there is no handler" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("setting", "fits"),
-    [
-        ("max_attempts = 5", True),
-        ('max_attempts = "none"', True),
-        ('lock_duration = "1h30m"', True),
-        ('backoff = { kind = "constant", base = "1s" }', True),
-        ("max_atempts = 5", False),
-        ("max_attempts = -1", False),
-        ('backoff = { kind = "exponentail" }', False),
-        ('notify = "maybe"', False),
-    ],
-)
-def test_the_schema_for_editors_has_the_settings(shell: Shell, setting: str, fits: bool) -> None:
-    schema = json.loads(shell("config", "schema").out)
-
-    for topic in ('"*"', '"orders.created"'):
-        assert jsonschema_rs.is_valid(schema, tomllib.loads(f"[topics.{topic}]\n{setting}")) is fits
 
 
 def test_a_pause_has_one_end(pgrouse: Shell) -> None:

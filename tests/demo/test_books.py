@@ -161,12 +161,6 @@ def test_a_mail_may_end_with_the_worker_that_was_killed_at_its_last_attempt(ende
     assert ended.failing() <= {"alerts"}
 
 
-def test_a_missing_alert_is_found(ended: Ended) -> None:
-    ended.alerts.received.popitem()
-
-    assert ended.failing() == {"alerts"}
-
-
 def test_a_changed_file_is_not_an_error_of_the_handler(ended: Ended) -> None:
     Path(ended.directory.files[0].path).write_text("now it is another")
 
@@ -186,15 +180,3 @@ def test_a_file_that_looks_unchanged_but_differs_is_found(ended: Ended) -> None:
 
     assert not check.ok
     assert str(path) in check.text
-
-
-def test_discrepancies_are_reported_with_examples(ended: Ended) -> None:
-    ended.conn.execute("UPDATE demo.file SET sha256 = sha256('')")
-
-    assert ended.checks()["files"].text.startswith("3 of 3 files are not what is stored of them: /")
-
-
-def test_a_waiting_message_is_in_the_books(ended: Ended) -> None:
-    ended.published.publish(ended.conn, "orders.created", {})
-
-    assert ended.checks()["one_place"].text == "10 published = 9 archived + 1 waiting"

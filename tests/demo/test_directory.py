@@ -30,13 +30,6 @@ def test_every_regular_file_below_a_directory_is_found_in_the_order_of_names(tmp
     assert found(tmp_path, limit=2) == ["a/__pycache__/d", "a/c"]
 
 
-def test_the_interpreter_is_included_once_as_a_binary_file(tmp_path: Path) -> None:
-    assert [file.path for file in input_files.find(tmp_path, None).files] == [INTERPRETER]
-
-    below = [file.path for file in input_files.find(Path(INTERPRETER).parent, None).files]
-    assert below.count(INTERPRETER) == 1
-
-
 def test_names_that_are_not_utf8_are_omitted_and_counted(tmp_path: Path) -> None:
     (tmp_path / "good").touch()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xffd")).touch()
@@ -55,15 +48,3 @@ def test_the_default_is_the_standard_library_without_installed_and_compiled_file
         for file in files.files
         if {"site-packages", "dist-packages", "__pycache__"} & {*Path(file.path).parts}
     ]
-
-
-def test_a_written_file_has_changed(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("before")
-    file = input_files.find(tmp_path, 1).files[0]
-    assert file.is_unchanged()
-
-    (tmp_path / "a").write_text("afterwards")
-    assert not file.is_unchanged()
-
-    (tmp_path / "a").unlink()
-    assert not file.is_unchanged()

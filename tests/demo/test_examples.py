@@ -53,13 +53,6 @@ def test_configuration_and_policies_have_the_same_topics(db: psycopg.Connection[
     assert policies == set(config.load(examples() / "pgrouse.toml", environ={}).topics)
 
 
-def test_a_text_file_is_read_completely(files_module: ModuleType, tmp_path: Path) -> None:
-    text = b"a line\n" * 20_000
-    (tmp_path / "text").write_bytes(text)
-
-    assert files_module.read_text(tmp_path / "text") == text
-
-
 @pytest.mark.parametrize("content", [b"\x00", b"text\n" * 100_000 + b"\x00"])
 def test_a_file_with_a_nul_byte_anywhere_is_rejected(files_module: ModuleType, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "binary").write_bytes(content)
@@ -73,11 +66,6 @@ def test_a_file_that_is_too_large_is_rejected(files_module: ModuleType, tmp_path
 
     with pytest.raises(Reject, match="larger than"):
         files_module.read_text(tmp_path / "large")
-
-
-def test_a_file_that_cannot_be_read_now_is_retried(files_module: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        files_module.read_text(tmp_path / "nothing")
 
 
 @pytest.mark.long

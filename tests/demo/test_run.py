@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,8 +132,3 @@ def test_the_users_database_is_unchanged_afterwards(
     assert schemas == []
     others = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     eventually(lambda: conn.execute(others).rowcount == 0)
-
-
-def test_the_handlers_of_the_examples_ran(story: str) -> None:
-    assert str(Path("examples") / "pgrouse.toml") in story
-    assert (Path(__file__).parents[2] / "examples" / "pgrouse.toml").exists()

@@ -43,18 +43,11 @@ from pgrouse.errors import (
 from pgrouse.printable import INVISIBLE
 from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 
 Open = Callable[[], AbstractContextManager[Caller]]
 Connection = psycopg.Connection[Any]
 BLOCKING = ("psycopg", "sqlalchemy", "django")
-
-
-@pytest.fixture(scope="module")
-def shared(server: Postgres) -> Iterator[Database]:
-    """One database for all tests of this module."""
-    with server.new_database(template=server.migrated) as database:
-        yield database
 
 
 @pytest.fixture
@@ -174,26 +167,6 @@ def test_a_connection_that_streams_its_results_publishes_too(shared: Database, t
     assert stored(table)[3:] == [("t", 4)]
 
 
-def test_a_transaction_that_begins_with_publish_many_is_the_callers_to_commit(
-    shared: Database, table: Connection
-) -> None:
-    many = [NewMessage(topic="t")]
-    with sqlalchemy.create_engine(url(shared.dsn, "psycopg"), poolclass=NullPool).connect() as conn:
-        publish_many(conn, many)
-        began = conn.in_transaction()
-        conn.commit()
-
-    async def main() -> bool:
-        async with create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool).connect() as conn:
-            await publish_many(conn, many)
-            began = conn.in_transaction()
-            await conn.commit()
-            return began
-
-    assert (began, asyncio.run(main())) == (True, True)
-    assert len(stored(table)) == 2
-
-
 def test_other_statements_of_the_caller_are_in_the_same_transaction(distinct: Open, table: Connection) -> None:
     table.execute("DROP TABLE IF EXISTS orders; CREATE TABLE orders (id int)")
     for end in (Rollback, None):
@@ -249,7 +222,6 @@ LABELS = st.none() | st.text(
     max_size=20,
 )
 DAY = timedelta(days=1)
-WAITS = st.none() | st.timedeltas(timedelta(0), 36_500 * DAY)
 MOMENTS = st.datetimes(
     datetime(1971, 1, 1),  # noqa: DTZ001
     datetime(8000, 1, 1),  # noqa: DTZ001
@@ -561,15 +533,6 @@ def test_another_database_than_postgresql_is_refused() -> None:
         publish(conn, "t")
     with Session(sqlalchemy.create_engine("sqlite://")) as session, pytest.raises(TypeError, match="leads to sqlite"):
         publish(session, "t")
-
-
-def test_on_an_async_connection_an_invalid_call_is_refused_at_once(shared: Database) -> None:
-    async def main() -> None:
-        async with create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool).connect() as conn:
-            with pytest.raises(InvalidMessage):
-                publish(conn, "not a topic")
-
-    asyncio.run(main())
 
 
 def test_inside_run_sync_a_session_is_a_blocking_one(shared: Database, table: Connection) -> None:
