@@ -20,10 +20,9 @@ def check(answer: httpx.Response) -> None:
     path = answer.request.url.path
     schema = _schema(answer.request.method, path, str(answer.status_code)) if path.startswith("/v1/") else None
     if schema is not None:
-        answer.read()
-        wrong = [
-            f"{each.json_path}: {each.message}" for each in Draft202012Validator(schema).iter_errors(answer.json())
-        ]
+        # Python reads no integer of thousands of digits.
+        given = json.loads(answer.read(), parse_int=lambda digits: int(digits[:18]))
+        wrong = [f"{each.json_path}: {each.message}" for each in Draft202012Validator(schema).iter_errors(given)]
         assert wrong == [], f"{answer.request.method} {path} is not as described: {wrong}"
 
 

@@ -120,6 +120,8 @@ def _is_value(model: type[BaseModel], body: dict[str, Any], name: str, value: An
             "body.messages.0.ky: there is no",
         ),
         ("/v1/messages", [], "body: expected an object"),
+        ("/v1/messages", {"topic": "a b", "payload": 1}, "body.topic: is no topic name: 1 to 200 of"),
+        ("/v1/messages", {"topic": "t", "payload": 1, "key": "a\x01"}, "must have printable characters only"),
         ("/v1/dead/redrive", {"ids": ["7"]}, "body.ids.0: expected a whole number"),
         ("/v1/dead/redrive", {"filter": {}, "force": 0}, "body.force: expected true or false"),
         ("/v1/dead/redrive", {"filter": {}, "rate": "5"}, "body.rate: expected a number"),
@@ -130,6 +132,7 @@ def _is_value(model: type[BaseModel], body: dict[str, Any], name: str, value: An
         ("/v1/claim", {"topics": "t"}, 'body.topics: expected a list like ["a", "b"]'),
         ("/v1/alerts/replay", {"id": "7"}, "body.id: expected an id like"),
         ("/v1/schedules", {"name": "s", "topic": "t", "cron": ""}, "body.cron: must have at least 1 characters"),
+        ("/v1/schedules", {"name": "s", "topic": "t", "cron": "@daily", "jitter": "2d"}, "must be between 0s and 1d"),
         ("/v1/silences", {"ends_in": "1h"}, "body: give kind, topic or error_fingerprint"),
     ],
 )
@@ -138,6 +141,21 @@ def test_an_invalid_body_is_refused_in_our_own_words(http: httpx.Client, path: s
 
     assert (answer.status_code, code(answer)) == (422, "invalid_request")
     assert detail in answer.json()["detail"]
+
+
+def test_36_0_is_an_integer_of_a_policy_too(http: httpx.Client) -> None:
+    assert http.patch("/v1/topics/b.policy", json={"max_attempts": 3.0, "breaker": {"probes": 2.0}}).status_code == 200
+
+    assert http.get("/v1/topics/b.policy").json()["own"]["max_attempts"] == 3
+
+
+def test_a_threshold_about_no_topic_is_refused_for_a_topic_in_our_own_words(http: httpx.Client) -> None:
+    answer = http.patch("/v1/topics/b.threshold/thresholds", json={"min_workers": 2})
+
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        "min_workers is about no topic: set it for '*', not for b.threshold",
+    )
 
 
 def test_seconds_since_1970_are_no_time_of_a_filter(http: httpx.Client) -> None:

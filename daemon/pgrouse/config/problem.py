@@ -28,10 +28,8 @@ NAMES = {
     "schedules": "is no name of a schedule: 1 to 100 of A-Z a-z 0-9 . _ : - and a letter or digit first",
     "name": "must be 1 to 200 printable characters",
     "channels": "is no channel name: 1 to 200 printable characters",
-    "subscriptions": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first; "
-    "a pattern ends with .* or .**",
-    "topics": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first; "
-    "a pattern ends with .* or .**",
+    "subscriptions": validation_text.NO_PATTERN,
+    "topics": validation_text.NO_PATTERN,
 }
 
 

@@ -19,6 +19,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -134,5 +135,6 @@ def _read_json(path: Path) -> Any:
 Count = Annotated[int, Field(ge=0, le=2**31 - 1), TakesKeywords()]
 Rate = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), AfterValidator(_check_rate), TakesKeywords()]
 Switch = Annotated[bool, TakesKeywords()]
-Jitter = Annotated[float | str, BeforeValidator(_read_jitter)]
+JITTER = {"anyOf": [{"const": "full"}, {"type": "number", "minimum": 0, "maximum": 1}]}
+Jitter = Annotated[float | str, BeforeValidator(_read_jitter), WithJsonSchema(JITTER)]
 JsonSchema = Annotated[Any, BeforeValidator(_read_schema), TakesKeywords()]

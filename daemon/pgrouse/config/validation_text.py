@@ -6,6 +6,12 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgrouse.topic_pattern import NAME_OR_DEFAULTS, NAME_OR_PATTERN
+
+TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$"
+NO_TOPIC = "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first"
+NO_PATTERN = f"{NO_TOPIC}; a pattern ends with .* or .**"
+PATTERNS = {TOPIC: NO_TOPIC, NAME_OR_PATTERN: NO_PATTERN, NAME_OR_DEFAULTS: NO_PATTERN}
 WHOLE, NUMBER, SWITCH, TEXT = "a whole number", "a number", "true or false", "text in quotes"
 MOMENT = 'must be a time in ISO 8601, as in "2027-01-31T08:00:00+01:00"'
 # By pydantic's names of errors.
@@ -46,4 +52,6 @@ def describe(error: Mapping[str, Any], known: Sequence[str] = (), noun: str = "m
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(str(error["loc"][-1])[:100], known, n=1)
         return f"there is no such {noun}" + (f"; did you mean {near[0]!r}?" if near else ": take it out")
+    if kind == "string_pattern_mismatch" and context["pattern"] in PATTERNS:
+        return PATTERNS[context["pattern"]]
     return EXPECTED.get(kind, f"cannot be used ({kind})").format(**context)

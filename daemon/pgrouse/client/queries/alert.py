@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from pgrouse.client.call import Call, first, nothing, query_call, select_call
 from pgrouse.config.duration import AnyDuration, parse, to_timedelta
 from pgrouse.config.topic_policy import DEFAULTS
+from pgrouse.errors import InvalidSetting
 
 INCIDENTS = """
   SELECT i.sink, i.kind, messages.alert_severity(i.kind) AS severity, i.topic, i.result, i.error_fingerprint,
@@ -247,11 +248,15 @@ def set_thresholds(topic: str, changes: Mapping[str, Any]) -> Call[None]:
     Raises:
         ValueError: nothing is given, what is no threshold, or a duration that is none.
         TypeError: a value of another type.
+        InvalidSetting: of a topic, one that is about no topic.
     """
     unknown = sorted(changes.keys() - set(THRESHOLDS))
     if unknown or not changes:
         raise ValueError(f"there is no threshold {', '.join(unknown) or 'given'}: give some of {', '.join(THRESHOLDS)}")
     values = {name: _threshold(name, value) for name, value in changes.items()}
+    others = [name for name in values.keys() - TOPIC_THRESHOLDS.keys() if values[name] is not None]
+    if topic != DEFAULTS and others:
+        raise InvalidSetting(f"{min(others)} is about no topic: set it for '{DEFAULTS}', not for {topic}")
     changed = ", ".join(f"{name} = %({name})s" for name in values)
     # An INSERT is checked as a whole row, and the defaults have to be whole: those are only ever changed.
     statement = (

@@ -42,8 +42,8 @@ from pgrouse.web.v1.model import (
     Text,
     Timestamp,
     Topic,
-    any_present,
     example,
+    given,
     members_of,
 )
 from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
@@ -120,12 +120,18 @@ class ActionResult(ResponseModel):
     """Messages that were not changed: they have ended, are running, or do not exist."""
 
 
+def _changes_nothing(body: EditRequest) -> str | None:
+    if "payload" in body.model_fields_set or body.headers is not None:
+        return None
+    return "nothing to change: give payload or headers"
+
+
 class EditRequest(RuledModel):
     """The new payload or headers of a waiting message."""
 
     model_config = example(payload={"id": 7, "total": 8.5})
     rules: ClassVar[tuple[Rule, ...]] = (
-        any_present("nothing to change: give payload or headers", "payload", "headers"),
+        Rule({"anyOf": [{"required": ["payload"]}, given("headers")]}, _changes_nothing),
     )
 
     payload: Json = None
@@ -155,20 +161,20 @@ class MessageFilters(BaseModel):
 
 
 @router.get("/messages", response_model=MessagePage, summary="Find messages")
-async def list_messages(request: Request, caller: Viewer, given: Annotated[MessageFilters, Query()]) -> Response:
+async def list_messages(request: Request, caller: Viewer, filters: Annotated[MessageFilters, Query()]) -> Response:
     """List messages by filters.
 
     Running messages come first, then waiting ones in the order of claims, then ended ones, latest first.
     """
-    if given.topic is not None:
-        check_permission(caller, Role.VIEWER, given.topic)
-    redaction.check_content_filters(caller, given.path, given.header)
-    after = cursor.decode("messages", given.cursor)
+    if filters.topic is not None:
+        check_permission(caller, Role.VIEWER, filters.topic)
+    redaction.check_content_filters(caller, filters.path, filters.header)
+    after = cursor.decode("messages", filters.cursor)
     call = find_messages(
-        **given.model_dump(exclude={"state", "header", "batch", "cursor"}),
-        batch_id=given.batch,
-        states=given.state,
-        headers=header_filter(given.header or ""),
+        **filters.model_dump(exclude={"state", "header", "batch", "cursor"}),
+        batch_id=filters.batch,
+        states=filters.state,
+        headers=header_filter(filters.header or ""),
         topics=caller.regexps,
         after=None if after is None else json.dumps(after),
     )

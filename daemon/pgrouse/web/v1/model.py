@@ -32,7 +32,7 @@ from pydantic_core import CoreSchema, core_schema
 from pgrouse import jsonb
 from pgrouse.config import duration
 from pgrouse.config.described_model import DescribedModel
-from pgrouse.config.validation_text import MOMENT
+from pgrouse.config.validation_text import MOMENT, TOPIC
 from pgrouse.jsonb import Raw
 from pgrouse.printable import printable
 from pgrouse.publishing.new_message import FIRST, LAST
@@ -50,7 +50,7 @@ def _of_json(schema: Any, *, inside: bool = False) -> Any:
     """Let no text stand for a number, and no number for a switch. To JSON Schema, 36.0 is an integer."""
     match schema:
         case {"type": "int"}:
-            return core_schema.no_info_before_validator_function(_whole, {**schema, "strict": True})
+            return core_schema.no_info_before_validator_function(whole, {**schema, "strict": True})
         case {"type": "float" | "bool"}:
             return {**schema, "strict": True}
         case {"type": "model"} if inside:  # it has a rule of its own
@@ -64,7 +64,8 @@ def _of_json(schema: Any, *, inside: bool = False) -> Any:
     return schema
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
+    """Return a number without a fraction as an integer, and every other value as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -146,12 +147,6 @@ def at_least_one(*names: str) -> Rule:
     """Return the rule that one of these members is given."""
     text = f"give {', '.join(names[:-1])} or {names[-1]}"
     return Rule({"anyOf": [*map(given, names)]}, lambda body: None if _number_given(body, names) else text)
-
-
-def any_present(text: str, *names: str) -> Rule:
-    """Return the rule that one of these members is there, also as null. text: the error."""
-    alone = [{"required": [name]} for name in names]
-    return Rule({"anyOf": alone}, lambda body: None if body.model_fields_set.intersection(names) else text)
 
 
 def invalid_body(kind: Any, errors: Iterable[Mapping[str, Any]]) -> RequestValidationError:
@@ -260,22 +255,27 @@ def _bytes(text: Any) -> bytes:
 MAYBE: Any = Field(default=None)
 Id = Annotated[int, Field(ge=1, le=MAX_ID)]
 PathId = Annotated[int, Field(ge=1, le=MAX_ID)]
-Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$", examples=["orders.created"])]
+Topic = Annotated[str, Field(pattern=TOPIC, examples=["orders.created"])]
 TopicOrPattern = Annotated[str, Field(pattern=NAME_OR_PATTERN, max_length=MAX_BYTES, examples=["orders.created"])]
 AnyTopic = Annotated[str, Field(pattern=NAME_OR_DEFAULTS, max_length=MAX_BYTES, examples=["orders.created"])]
 Label = Annotated[
     str,
-    Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+    Field(min_length=1, max_length=200, json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f-\x9f\xad]+$"}),
     AfterValidator(plain),
     AfterValidator(printable),
 ]
 # The name of a sink, a token or an export.
 FleetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}$", examples=["ops"])]
-Text = Annotated[str, Field(max_length=8000), AfterValidator(plain)]
+Text = Annotated[str, Field(max_length=8000, json_schema_extra={"pattern": r"^[^\x00]*$"}), AfterValidator(plain)]
 Timestamp = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_bounded)]
 # A part of a response that is JSON text already.
 TimestampText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
-Base64 = Annotated[bytes, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
+BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_bytes),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": BASE64}),
+]
 Seconds = Annotated[
     timedelta,
     BeforeValidator(duration.parse),

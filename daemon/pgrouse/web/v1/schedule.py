@@ -14,6 +14,7 @@ from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import schedule
 from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import PastRun, Schedule
+from pgrouse.config import duration
 from pgrouse.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, reading, run_read, writing
@@ -23,6 +24,7 @@ from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
+    DAY,
     MAYBE,
     CursorQuery,
     Json,
@@ -32,9 +34,10 @@ from pgrouse.web.v1.model import (
     Removal,
     RequestModel,
     ResponseModel,
+    S,
+    Seconds,
     Text,
     Topic,
-    Wait,
     example,
     members_of,
     plain,
@@ -47,6 +50,7 @@ T = TypeVar("T")
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=StrictRoute)
 
 Cron = Annotated[str, Field(min_length=1, max_length=200, examples=["0 3 * * *"]), AfterValidator(plain)]
+UpToADay = Annotated[Seconds, duration.between(0 * S, DAY)]
 TimeZone = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(plain)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examples=["nightly"])]
 
@@ -67,7 +71,7 @@ class NewSchedule(RequestModel):
     key: Label | None = None
     priority: int = Field(default=5, ge=0, le=9)
     headers: JsonObject | None = None
-    jitter: Wait | None = None
+    jitter: UpToADay | None = None
     missed: Literal["skip", "once", "all"] = "once"
     """What to publish for ticks that were missed: nothing, one message for all, or one message each."""
     missed_limit: int = Field(default=100, ge=1, le=1000)
@@ -92,7 +96,7 @@ class ScheduleChangeRequest(RequestModel):
     priority: Annotated[int, Field(ge=0, le=9)] = MAYBE
     headers: JsonObject | None = None
     """null: none."""
-    jitter: Wait = MAYBE
+    jitter: UpToADay = MAYBE
     missed: Literal["skip", "once", "all"] = MAYBE
     """What happens with ticks that were missed."""
     missed_limit: Annotated[int, Field(ge=1, le=1000)] = MAYBE

@@ -53,6 +53,7 @@ from pgrouse.web.v1.model import (
     at_most_one,
     example,
     members_of,
+    whole,
 )
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
@@ -301,8 +302,12 @@ def _policy(topic: str, model: type[PolicyTable], given: dict[str, Any]) -> Any:
 
 
 def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace null by "inherit", as in the database."""
-    return {setting: Keyword.INHERIT.value if value is None else value for setting, value in given.items()}
+    """Replace null by "inherit", as in the database, and 5.0 by 5, which JSON does not distinguish."""
+    return {setting: Keyword.INHERIT.value if value is None else _setting(value) for setting, value in given.items()}
+
+
+def _setting(value: Any) -> Any:
+    return {name: whole(each) for name, each in value.items()} if isinstance(value, dict) else whole(value)
 
 
 @router.delete("/{topic}", response_model=Removal, summary="Remove a topic's policy", responses=responses(404))
