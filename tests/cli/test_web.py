@@ -38,6 +38,20 @@ def test_a_revoked_or_expired_token_does_not_permit_a_public_address(pgrouse: Sh
     assert "there is no token" in pgrouse("web", "--listen", "0.0.0.0:0").err
 
 
+def test_a_public_address_needs_no_token_if_users_log_in_by_a_provider(
+    pgrouse: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next thing that is refused is the package that the login needs."""
+    monkeypatch.setitem(sys.modules, "authlib.integrations.starlette_client", None)
+    table = 'issuer = "https://a.example.com"\nclient_id = "a"\nclient_secret = "b"\n'
+    access = '[[web.oidc.access]]\ngroup = "a"\nroles = ["viewer"]\n'
+    (tmp_path / "pgrouse.toml").write_text(f'[web]\nurl = "https://q.example.com"\n[web.oidc]\n{table}{access}')
+
+    ended = pgrouse("--config", str(tmp_path / "pgrouse.toml"), "web", "--listen", "0.0.0.0:0")
+
+    assert "pip install 'pgrouse[oidc]'" in ended.err
+
+
 def test_a_port_in_use_is_reported_with_the_fix(pgrouse: Shell) -> None:
     from pgrouse.web.access import listen_socket  # noqa: PLC0415
 

@@ -268,8 +268,8 @@ class WebSettings(Section):
     """The web server, `pgrouse web`: the HTTP API and the dashboard."""
 
     listen: ListenAddress = "127.0.0.1:8420"
-    """Address and port. If other machines can reach the address, the server refuses to start while there is no token
-    (`pgrouse token add`). Port 0: any free port."""
+    """Address and port. If other machines can reach the address, the server refuses to start while there is neither a
+    token (`pgrouse token add`) nor `[web.oidc]`. Port 0: any free port."""
     dsn: Dsn | None = Field(default=None, repr=False)
     """The connection string of the web server, if it differs from `database.dsn`: for example of a user with fewer
     rights."""

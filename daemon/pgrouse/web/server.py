@@ -39,13 +39,14 @@ def run(settings: Config) -> int:
     """Serve until asked to stop; return the exit code.
 
     Raises:
-        ConfigError: the address cannot be had, or others can reach it and there is no token.
+        ConfigError: the address cannot be had, or others can reach it and there is no token and no login by a provider;
+            or what the configuration needs is not installed.
     """
     log.setup(settings)
     if settings.web.oidc is None and not listen_socket.is_loopback(settings.web.listen):
         _check_tokens(settings)
-    sock = listen_socket.bind(settings.web.listen)
     server = WebServer(settings)
+    sock = listen_socket.bind(settings.web.listen)
     logger.info(events.WEB_STARTED, url=listen_socket.url(sock))
     # Also before uvicorn takes the first two, and after it.
     stop_signals.deliver_to(lambda which: server.handle_exit(which, None))
@@ -75,7 +76,7 @@ def _check_tokens(settings: Config) -> None:
     if not is_protected:
         raise ConfigError(
             f"web.listen {settings.web.listen} can be reached by others, and there is no token: "
-            "run `pgrouse token add NAME --role operator` first, or listen on 127.0.0.1"
+            "run `pgrouse token add NAME --role operator` first, set up [web.oidc], or listen on 127.0.0.1"
         )
 
 
