@@ -1,5 +1,5 @@
--- Checks that the archive has its daily partitions and may drop them, what the retention must keep, and that no row has a
--- transaction id from the future.
+-- Checks that the archive has its daily partitions and may drop them, what the retention must keep, and that no row has
+-- a transaction id from the future.
 --
 -- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `partitions`,
 -- `default_partition`, `future_xids`, `exports`.
