@@ -1,5 +1,5 @@
--- List the partitions of the archive: names, days (UTC; NULL for the default partition), sizes in pages, and whether the
--- caller may change them: not those that another role made by hand and still owns.
+-- List the partitions of the archive: names, days (UTC; NULL for the default partition), sizes in pages, and whether
+-- the caller may change them: not those that another role made by hand and still owns.
 -- Called by: maintain_partitions, purge, purge_archive, examine_archive. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.archive_days()
 RETURNS TABLE (name text, day date, pages bigint, is_ours boolean)

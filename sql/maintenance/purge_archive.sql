@@ -60,7 +60,8 @@ BEGIN
   END IF;
   SELECT d.name || ':0' INTO place
   FROM messages.archive_days() AS d
-  WHERE d.is_ours AND d.name > v_day.name COLLATE "C" AND (d.day IS NULL OR d.day <= (p_before AT TIME ZONE 'UTC')::date)
+  WHERE d.is_ours AND d.name > v_day.name COLLATE "C"
+    AND (d.day IS NULL OR d.day <= (p_before AT TIME ZONE 'UTC')::date)
   ORDER BY d.name COLLATE "C"
   LIMIT 1;
 END

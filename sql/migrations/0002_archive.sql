@@ -57,14 +57,14 @@ COMMENT ON COLUMN messages.message_archive.progress IS 'last progress that the h
 COMMENT ON COLUMN messages.message_archive.created_at IS 'when it was published';
 COMMENT ON COLUMN messages.message_archive.available_at IS 'from when its last attempt was possible';
 COMMENT ON COLUMN messages.message_archive.expires_at IS 'when it would have ended as expired';
-COMMENT ON COLUMN messages.message_archive.attempts IS 'how often it was claimed, without claims that defer and release returned';
+COMMENT ON COLUMN messages.message_archive.attempts IS 'claims, without those that defer and release returned';
 COMMENT ON COLUMN messages.message_archive.runs IS 'how often a handler began to process it';
 COMMENT ON COLUMN messages.message_archive.max_attempts IS 'attempts that it had at most; NULL: as its topic';
 COMMENT ON COLUMN messages.message_archive.timeout IS 'time that an attempt had at most; NULL: as its topic';
 COMMENT ON COLUMN messages.message_archive.backoff IS 'delay between its attempts; NULL: as its topic';
 COMMENT ON COLUMN messages.message_archive.retention IS 'how long the archive keeps it; NULL: as its topic';
 COMMENT ON COLUMN messages.message_archive.claim_id IS 'claim under which it ended; NULL if it was not running';
-COMMENT ON COLUMN messages.message_archive.locked_at IS 'when the attempt that ended it was claimed; NULL if it was not running';
+COMMENT ON COLUMN messages.message_archive.locked_at IS 'when that claim was made; NULL if it was not running';
 COMMENT ON COLUMN messages.message_archive.history IS 'earlier attempts, the last 20 at most';
 COMMENT ON COLUMN messages.message_archive.origin_id IS 'of a dead letter: the dead message that it represents';
 COMMENT ON COLUMN messages.message_archive.original_topic IS 'of a dead letter: the topic of that message';
@@ -74,10 +74,10 @@ COMMENT ON COLUMN messages.message_archive.redrives IS 'how many redrives it has
 COMMENT ON COLUMN messages.message_archive.batch_id IS 'batch in which it counts';
 COMMENT ON COLUMN messages.message_archive.result IS 'success, rejected, failed, lock_expired, expired or cancelled';
 COMMENT ON COLUMN messages.message_archive.error IS 'why it did not succeed';
-COMMENT ON COLUMN messages.message_archive.error_fingerprint IS 'equal for similar errors; only of dead messages';
+COMMENT ON COLUMN messages.message_archive.error_fingerprint IS 'equal for similar errors; of dead messages only';
 COMMENT ON COLUMN messages.message_archive.output IS 'what the handler returned';
 COMMENT ON COLUMN messages.message_archive.handled_by IS 'worker that ended it, or user who cancelled it';
-COMMENT ON COLUMN messages.message_archive.archived_at IS 'when it ended: the start of the transaction that archived it';
+COMMENT ON COLUMN messages.message_archive.archived_at IS 'when it ended: the start of its last transaction';
 COMMENT ON COLUMN messages.message_archive.archive_xid IS 'transaction that archived it';
 
 CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT;
