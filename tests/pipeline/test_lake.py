@@ -179,6 +179,14 @@ def test_a_delta_table_of_others_is_no_lake(tmp_path: Path) -> None:
         Lake.open(str(tmp_path))
 
 
+def test_a_lake_whose_columns_another_engine_has_mapped_is_refused(tmp_path: Path) -> None:
+    properties = INFO.as_properties() | {"delta.columnMapping.mode": "name"}
+    DeltaTable.create(str(tmp_path), schema=SCHEMA, configuration=properties, raise_if_key_not_exists=False)
+
+    with pytest.raises(ConfigError, match=r"delta\.columnMapping\.mode"):
+        Lake.open(str(tmp_path))
+
+
 def test_a_topic_whose_name_no_file_system_accepts_has_its_own_directory() -> None:
     assert folder({"date": "2027-01-31", "topic": "a:b"}) == "date=2027-01-31/topic=a%3Ab"
 

@@ -10,7 +10,6 @@ from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.param_types import DURATION
-from pyspark_pgrouse.jobs.program import main
 from pyspark_pgrouse.lake import maintenance
 from pyspark_pgrouse.lake.lake import Lake
 
@@ -52,7 +51,3 @@ def erase(session: CliSession, lake: str, keys: tuple[str, ...], ids: tuple[int,
     if erased and vacuum != timedelta(0):
         session.say("the replaced files still hold them: --vacuum 0s removes these files at once")
     return ExitCode.OK
-
-
-if __name__ == "__main__":
-    main(erase)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,8 +22,9 @@ from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.export_lag import check_lag, export_lag, max_lag_option
-from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.jobs.program import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
+from pyspark_pgrouse.lake.catalog import register
 from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice
 from pyspark_pgrouse.lake.cursor import forget, held
 from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
@@ -31,6 +32,11 @@ from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
 from pyspark_pgrouse.position import watermark_lag
 from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.session import session as spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_pgrouse.lake.lake import Lake
 
 # A day has been over for this long if the next day began at least this long ago.
 OLDEST_DAY = "SELECT ((pg_catalog.clock_timestamp() - %s::interval) AT TIME ZONE 'UTC')::date"
@@ -138,6 +144,12 @@ class Maintenance:
     metavar="NAME",
     help="Do not export; delete this export instead. The retention no longer waits for it.",
 )
+@click.option(
+    "--table",
+    metavar="[CATALOG.][SCHEMA.]NAME",
+    help="Afterwards, register the lake as this table in a catalog of the Spark session, with the comments of its "
+    "columns.",
+)
 @max_lag_option
 @spark_options
 @click.pass_obj
@@ -158,6 +170,7 @@ def export(
     retention: timedelta | None,
     vacuum: timedelta | None,
     forgotten: str | None,
+    table: str | None,
     max_lag: timedelta | None,
     master: str | None,
     conf: dict[str, str],
@@ -183,8 +196,16 @@ def export(
         work = Export.begin(conn, dsn, lake, options)
         spark = scope.enter_context(spark_session("export", master, conf))
         at_once = partitions or spark.sparkContext.defaultParallelism
-        ExportRunner(session, work, at_once, partial(on_executors, spark), maintenance, max_lag).run(interval)
+        runner = ExportRunner(session, work, at_once, partial(on_executors, spark), maintenance, max_lag)
+        if table is not None:
+            runner.register = partial(_register, session, spark, work.lake, table)
+        runner.run(interval)
     return ExitCode.OK
+
+
+def _register(session: CliSession, spark: SparkSession, lake: Lake, table: str) -> None:
+    if register(spark, lake, table):
+        session.note(f"registered the lake as {table}")
 
 
 def _forget(session: CliSession, dsn: str | None, name: str) -> int:
@@ -206,6 +227,7 @@ class ExportRunner:
     run_parts: Callable[..., Any]
     maintenance: Maintenance
     max_lag: timedelta | None = None
+    register: Callable[[], None] | None = None
 
     def run(self, interval: timedelta | None) -> None:
         """Export the rows that exist; with `interval` repeat this until interrupted."""
@@ -218,6 +240,8 @@ class ExportRunner:
         began = time.monotonic()
         written = list(self._batches())
         done = self.maintenance.run(self.work)
+        if self.register is not None:
+            self.register()
         self._report(written, done, time.monotonic() - began)
 
     def _batches(self) -> Iterator[ExportCommit]:
@@ -271,7 +295,3 @@ def _progress(session: CliSession, work: Export) -> Iterator[Callable[[ExportCom
         return
     with ProgressBar("exporting", work.rows_left()) as bar:
         yield lambda commit: bar.advance(commit.rows)
-
-
-if __name__ == "__main__":
-    main(export)

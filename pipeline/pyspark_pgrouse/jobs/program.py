@@ -1,8 +1,7 @@
-"""A job as a separate program, for spark-submit; and the options that all jobs have."""
+"""The options that all jobs have."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 import click
 
 from pgrouse.errors import ExitCode
-from pgrouse.terminal.command import CliSession
-from pgrouse.terminal.error_report import report
 from pyspark_pgrouse.jobs.run_metrics import MetricsTargets, measured, metrics_options
 
 
@@ -60,13 +57,3 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
         if "=" not in value:
             raise click.BadParameter(f"{value!r} is not KEY=VALUE")
     return dict(value.split("=", 1) for value in values)
-
-
-def main(command: click.Command) -> None:
-    """Run a job as a program, with the exit codes of `pgrouse`."""
-    try:
-        with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=CliSession()) as ctx:
-            code = command.invoke(ctx) or ExitCode.OK
-    except BaseException as error:  # noqa: BLE001 - an unexplained error is raised again
-        code = report(error, sys.stderr)
-    sys.exit(int(code))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg.sql import Identifier
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.table import table_columns
+from pgrouse.client.queries.table import TableColumn, table_columns
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import check
 
@@ -48,10 +48,11 @@ class ArchiveColumn:
     name: str
     type: pa.DataType
     sql: str
+    comment: str = ""
 
 
 # The day of archived_at in UTC.
-DATE = ArchiveColumn("date", pa.date32(), "(a.archived_at AT TIME ZONE 'UTC')::date")
+DATE = ArchiveColumn("date", pa.date32(), "(a.archived_at AT TIME ZONE 'UTC')::date", "day of archived_at, in UTC")
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,7 @@ def archive_columns(
         ConfigError: this role may not read all of it, or the choice is not possible.
     """
     check(conn, "message_archive", NEEDED)
-    found = [
-        _read(each.name, each.type) for each in run(conn, table_columns("message_archive")) if each.name != DATE.name
-    ]
+    found = [_read(each) for each in run(conn, table_columns("message_archive")) if each.name != DATE.name]
     if table is None:
         choice.check([column.name for column in found])
     chosen = choice.of(found)
@@ -109,21 +108,26 @@ def archive_columns(
 
 
 def arrow_schema(columns: Sequence[ArchiveColumn]) -> pa.Schema:
-    """Return the schema of rows with these columns."""
-    return pa.schema([pa.field(column.name, column.type) for column in columns])
+    """Return the schema of rows with these columns, with their comments as Delta keeps them."""
+    return pa.schema([_field(column) for column in columns])
 
 
-def _read(name: str, kind: str) -> ArchiveColumn:
-    where = f"a.{Identifier(name).as_string(None)}"
-    if kind == "xid8":
+def _field(column: ArchiveColumn) -> pa.Field:
+    return pa.field(column.name, column.type, metadata={"comment": column.comment} if column.comment else None)
+
+
+def _read(column: TableColumn) -> ArchiveColumn:
+    where = f"a.{Identifier(column.name).as_string(None)}"
+    if column.type == "xid8":
         where = f"{where}::text::bigint"
-    elif kind not in TYPES and kind != "text":
+    elif column.type not in TYPES and column.type != "text":
         where = f"{where}::text"
-    return ArchiveColumn(name, TYPES.get(kind, pa.string()), where)
+    return ArchiveColumn(column.name, TYPES.get(column.type, pa.string()), where, column.comment)
 
 
 def _masked(column: ArchiveColumn) -> ArchiveColumn:
-    return replace(column, type=pa.string(), sql=f"encode(sha256(convert_to(({column.sql})::text, 'UTF8')), 'hex')")
+    digest = f"encode(sha256(convert_to(({column.sql})::text, 'UTF8')), 'hex')"
+    return replace(column, type=pa.string(), sql=digest, comment=f"SHA-256 of: {column.comment}")
 
 
 def _fitted(column: ArchiveColumn, table: pa.Schema) -> ArchiveColumn:

@@ -130,6 +130,12 @@ class Lake:
         properties = table.metadata().configuration
         if "pgrouse.export" not in properties:
             raise ConfigError(f"the Delta table {directory.url} was not made by an export: name another directory")
+        if properties.get("delta.columnMapping.mode", "none") != "none":
+            # deltalake would write and read NULL.
+            raise ConfigError(
+                f"the lake {directory.url} has delta.columnMapping.mode, which deltalake does not support: "
+                "begin a new lake"
+            )
         return cls(directory, LakeInfo.from_properties(properties), table)
 
     @classmethod

@@ -11,7 +11,8 @@ ACCESS = b"""
            coalesce(has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE'), false)"""
 COLUMNS = """
     SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, NULL) AS type, a.attnum,
-           has_column_privilege(a.attrelid, a.attnum, 'SELECT') AS is_readable
+           has_column_privilege(a.attrelid, a.attnum, 'SELECT') AS is_readable,
+           coalesce(pg_catalog.col_description(a.attrelid, a.attnum), '') AS comment
     FROM pg_catalog.pg_attribute AS a
     JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
     WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %(table)s
@@ -20,11 +21,12 @@ COLUMNS = """
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table, and whether this role may read it."""
+    """A column of a table, whether this role may read it, and its comment; empty if it has none."""
 
     name: str
     type: str
     is_readable: bool
+    comment: str
 
 
 def schema_access() -> Call[tuple[bool, bool]]:
