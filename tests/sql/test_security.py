@@ -510,6 +510,19 @@ def test_a_publisher_cannot_set_columns_that_belong_to_the_queue(as_role: Callab
     )
 
 
+def test_a_publisher_reads_only_the_batches_that_it_created(queue: Queue, as_role: Callable[[str], Queue]) -> None:
+    publisher = as_role("publisher")
+    own, of_another = publisher.call("create_batch"), queue.call("create_batch")
+    publisher.publish(batch_id=of_another)
+
+    found = publisher.rows(
+        "SELECT p.id FROM unnest(%s) AS b (id) CROSS JOIN LATERAL messages.batch_progress(b.id) AS p",
+        [[own, of_another]],
+    )
+
+    assert [row.id for row in found] == [own]
+
+
 def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> None:
     statement = "INSERT INTO messages.message (id, topic, payload) OVERRIDING SYSTEM VALUE VALUES (1, 't', '1')"
 
