@@ -195,7 +195,8 @@ def test_a_manual_run_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse("schedule", "run-now", "s")
 
     assert queue.message(int(ended.out)).payload == {"n": 1}
-    assert "published message" in pgrouse("schedule", "show", "s").out
+    shown = pgrouse("schedule", "show", "s").out
+    assert f"published message {int(ended.out)} (ready) by" in shown
 
 
 def test_a_manual_run_that_publishes_nothing_is_exit_code_1(pgrouse: Shell, queue: Queue) -> None:

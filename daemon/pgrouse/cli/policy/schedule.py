@@ -327,8 +327,8 @@ def _run(each: PastRun, clock: datetime) -> str:
     # A run by hand has no tick.
     tick = "" if each.run_by else f", of {_moment(each.tick)}"
     missed = f", none since {_moment(each.missed_from)}" if each.missed_from else ""
-    outcome = (each.state or each.outcome).replace("_", " ")
-    return f"{outcome}{message}{by} {_ago(each.fired_at, clock)}{tick}{missed}"
+    state = f" ({each.state})" if each.state else ""
+    return f"{each.outcome}{message}{state}{by} {_ago(each.fired_at, clock)}{tick}{missed}"
 
 
 def _moment(at: datetime) -> str:
