@@ -16,6 +16,12 @@ BEGIN
   IF p_policy IS NULL THEN
     RETURN;
   END IF;
+  -- Before anything writes it out as text: a publisher may give it. The path makes a copy that is not compressed.
+  IF pg_column_size(p_policy #> '{}'::text[]) > 1000 THEN
+    problem := 'it is larger than 1000 bytes';
+    hint := 'known keys: kind, base, step, factor, cap, jitter, max_total';
+    RETURN;
+  END IF;
   IF jsonb_typeof(p_policy) <> 'object' THEN
     problem := 'it is of type ' || jsonb_typeof(p_policy);
     hint := 'use an object, like {"kind": "exponential", "base": "1s"}';
@@ -51,7 +57,7 @@ BEGIN
       v_good := false;
     END;
     IF NOT v_good THEN
-      problem := format('%s is "%s"', v_setting, p_policy ->> v_setting);
+      problem := format('%s is "%s"', v_setting, left(p_policy ->> v_setting, 250));
       RETURN;
     END IF;
   END LOOP;

@@ -249,3 +249,13 @@ def test_explain_names_them_where_they_decide(queue: Queue) -> None:
     assert "; its own retention keeps it until " in ended.reason
     assert "kept_until" in ended.detail
     assert "own" not in explained(plain).reason
+
+
+@pytest.mark.parametrize(
+    "backoff", ['{"kind": "exponential", "factor": "' + " " * 2000 + '2"}', '{"kind": [' + "1e131071, " * 5000 + "1]}"]
+)
+def test_a_large_backoff_is_refused_before_it_is_written_out(queue: Queue, backoff: str) -> None:
+    with pytest.raises(errors.CheckViolation, match="message_backoff_is_valid"):
+        queue.conn.execute("INSERT INTO messages.message (topic, payload, backoff) VALUES ('t', '1', %s)", [backoff])
+    with pytest.raises(errors.InvalidParameterValue, match="larger than 1000 bytes"):
+        queue.conn.execute("SELECT messages.publish('t', '1', p_backoff => %s::text::jsonb)", [backoff])
