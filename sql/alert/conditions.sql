@@ -142,9 +142,8 @@ BEGIN
            d.topic)
   -- Redriven and silenced messages do not count.
   FROM messages.dead_rates() AS d
-  WHERE d.topic NOT IN (
-    SELECT e.topic FROM messages.explained_conditions() AS e WHERE e.kind = 'dead_rate'
-  ) AND EXISTS (
+  WHERE d.topic <> ALL (ARRAY(
+    SELECT e.topic FROM messages.explained_conditions() AS e WHERE e.kind = 'dead_rate')) AND EXISTS (
     SELECT FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C"
       AND a.archived_at > v_now - interval '1 hour'

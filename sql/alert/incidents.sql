@@ -56,8 +56,8 @@ AS $$
        SELECT CASE WHEN t.is_over THEN t.last_at ELSE messages.redriven_at(
          t.topic, t.result, t.error_fingerprint, t.first_at, t.last_message_id) END AS at) AS e
      WHERE t.kind = 'dead_message' AND (p_over OR e.at IS NULL)
-       AND (t.topic IS NULL OR e.at IS NOT NULL OR NOT EXISTS (
-         SELECT FROM open AS o WHERE o.kind IN ('dead_rate', 'breaker') AND o.topic = t.topic))
+       AND (e.at IS NOT NULL OR (t.topic = ANY (ARRAY(
+         SELECT o.topic FROM open AS o WHERE o.kind IN ('dead_rate', 'breaker')))) IS NOT TRUE)
      ORDER BY t.last_at DESC LIMIT p_limit)
   )
   SELECT i.kind, messages.alert_severity(i.kind) AS severity, i.topic, i.result, i.error_fingerprint, s.state,

@@ -32,7 +32,7 @@ AS $$
     UNION ALL
     SELECT c.kind, nullif(c.topic, ''), c.since, c.what, c.fix FROM messages.condition AS c
     WHERE c.ended_at IS NULL AND c.kind NOT IN ('workers_down', 'breaker')
-      AND (c.kind <> 'dead_rate' OR c.topic IN (SELECT d.topic FROM messages.dead_rates() AS d))
+      AND (c.kind <> 'dead_rate' OR c.topic = ANY (ARRAY(SELECT d.topic FROM messages.dead_rates() AS d)))
       AND NOT EXISTS (
         SELECT FROM explained AS e WHERE e.kind = c.kind AND coalesce(e.topic, c.topic) = c.topic)
   ) AS o
