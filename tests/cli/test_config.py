@@ -1,4 +1,4 @@
-"""`pgrouse config`. Errors in the file are tested by tests/test_config.py."""
+"""`pgrouse config`. Errors in the file are tested by tests/config/test_config.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgrouse publish`. The rules for messages are tested by tests/test_publish.py."""
+"""`pgrouse publish`. The rules for messages are tested by tests/client/test_publish.py."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.docs.page import Page
 PAGE = Page("docs/development/promises.md")
 ROWS = PAGE.rows()
 # Kills a whole Spark, half a minute each time; the other tests of this row run for each change.
-NIGHTLY = ["pipeline/test_consume_job.py::test_a_kill_during_a_batch_releases_its_messages_with_their_attempts"]
+NIGHTLY = ["pipeline/claim/test_consume_job.py::test_a_kill_during_a_batch_releases_its_messages_with_their_attempts"]
 
 
 def test_every_feature_has_one_line_in_its_order() -> None:

@@ -21,7 +21,7 @@ LEFT_OUT = (
     "tests/deploy/schemas/",
     "tests/docs/test_words.py",
     # These name the user `nobody` of the machine.
-    *("daemon/pgrouse/devdb/os_user.py", "tests/test_devdb.py"),
+    *("daemon/pgrouse/devdb/os_user.py", "tests/devdb/test_devdb.py"),
 )
 
 # Whole words, in either case; a dash stands for how they are inflected.

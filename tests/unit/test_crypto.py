@@ -61,7 +61,7 @@ from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.message_crypto import MessageCrypto
 from pgrouse.worker.reporting.observer import NO_OBSERVER, NoObserver, NoSpan, Observer
-from tests.unit.test_executor import until
+from tests.unit.worker.test_executor import until
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 RANDOMNESS = bytes(range(100, 128))
