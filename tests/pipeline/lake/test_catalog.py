@@ -1,4 +1,4 @@
-"""A lake as a table of a catalog; tests/pipeline/test_spark_submit.py has one in a Hive metastore."""
+"""A lake as a table of a catalog."""
 
 from __future__ import annotations
 
