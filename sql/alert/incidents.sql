@@ -12,7 +12,7 @@
 -- Errors: none.
 -- Locks: none.
 -- Cost: a few rows; for a group of which the latest message was redriven, up to all its messages.
--- Called by: the page of alerts.
+-- Called by: operators, and the web server.
 CREATE OR REPLACE FUNCTION messages.incidents(p_over boolean DEFAULT false, p_limit integer DEFAULT 200)
 RETURNS TABLE (
   kind text, severity text, topic text, result text, error_fingerprint text, state text, began_at timestamptz,

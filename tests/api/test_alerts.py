@@ -42,7 +42,7 @@ def test_conditions_and_alerts_are_those_of_the_token(http: httpx.Client, shop: 
     def topics(client: httpx.Client, path: str) -> set[str]:
         return {row["topic"] for row in client.get(f"/v1/{path}").json()[path]} - {None}
 
-    for path in ("conditions", "alerts"):
+    for path in ("conditions", "alerts", "incidents"):
         assert topics(http, path) == {"shop.orders", "other"}
         assert topics(shop, path) == {"shop.orders"}
     assert http.get("/v1/alerts?sink=none").json() == {"alerts": []}

@@ -93,6 +93,11 @@ def test_the_list_shows_open_alerts(pgrouse: Shell, queue: Queue) -> None:
     shown = {row["topic"]: (row["state"], row["count"], row["pending"]) for row in ended.objects}
     assert shown == {"t": ("firing", 1200, 0), "quiet": ("silenced", 1, 1)}
     assert "1,200" in pgrouse("alert", "list").out
+    incidents = pgrouse("alert", "incidents", "--json").objects
+    assert [(row["topic"], row["state"], row["sinks"]) for row in incidents] == [
+        ("t", "firing", ["ops"]),
+        ("quiet", "silenced", ["ops"]),
+    ]
 
 
 def test_the_list_shows_the_exception_and_not_the_head_of_its_traceback(pgrouse: Shell, queue: Queue) -> None:
@@ -215,6 +220,7 @@ def test_an_operator_may_run_every_alert_command(pgrouse: Shell, queue: Queue, a
         command: pgrouse("alert", *command.split()).code
         for command in (
             "list",
+            "incidents --all",
             "sinks",
             "conditions",
             "replay",

@@ -132,6 +132,7 @@ class AsyncClient:
     latency = _in_thread(Client.latency)
     throughput = _in_thread(Client.throughput)
     conditions = _in_thread(Client.conditions)
+    incidents = _in_thread(Client.incidents)
     silence = _in_thread(Client.silence)
     unsilence = _in_thread(Client.unsilence)
     drain_worker = _in_thread(Client.drain_worker)

@@ -372,6 +372,7 @@ class Client:
     latency = _method(stats_calls.latency)
     throughput = _method(stats_calls.throughput)
     conditions = _method(alert.conditions)
+    incidents = _method(alert.incidents)
     silence = _method(alert.silence)
     unsilence = _method(alert.unsilence)
     drain_worker = _method(worker.drain_worker)

@@ -135,6 +135,30 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
 
 
 @alert.command()
+@click.option("--all", "over", is_flag=True, help="Also incidents that ended in the last week.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The maximum number.")
+@click.pass_obj
+def incidents(session: CliSession, over: bool, limit: int) -> None:
+    """List what goes on, one row for each cause from its begin to its end, the worst first."""
+    with session.read() as conn:
+        clock, found = run_call(conn, now()), run_call(conn, alert_calls.incidents(over, limit))
+    colours = {"firing": "red", "silenced": "dim", "over": "green"}
+    columns = [
+        Column("STATE", "state", style=lambda state: colours[state]),
+        Column("SEVERITY", "severity", spare=True),
+        Column("KIND", "kind"),
+        Column("TOPIC", "topic", wide=True, optional=True),
+        Column("RESULT", "result", optional=True),
+        Column("BEGAN", "began_at", lambda at: show_ago(clock - at)),
+        Column("ENDED", "ended_at", lambda at: show_ago(clock - at), optional=True),
+        Column("COUNT", "count", "{:,}".format, right=True, optional=True),
+        Column("WHAT", "what", last_line, wide=True, optional=True),
+        Column("FIX", "fix", wide=True, optional=True, spare=True),
+    ]
+    session.rows(columns, list(map(asdict, found)), "no incidents")
+
+
+@alert.command()
 @click.pass_obj
 def sinks(session: CliSession) -> int:
     """List the sinks, and whether alerts reach them.

@@ -47,6 +47,8 @@ from pgrouse.web.v1.route import StrictRoute
 router = APIRouter(prefix="/v1", tags=["alerts"], route_class=StrictRoute)
 
 SilenceId = Annotated[PathId, Path(description="The number of the silence.")]
+# Read before those of other topics are left out.
+MAX_INCIDENTS = 1000
 LastingFor = Annotated[Seconds, duration.between(S, 3650 * DAY)]
 
 
@@ -71,6 +73,22 @@ class ConditionList(ResponseModel):
 
     conditions: list[ConditionInfo]
     """The problems that are not silenced, at most 200."""
+
+
+@members_of(calls.IncidentRow)
+class IncidentInfo(ResponseModel):
+    """A problem or a group of dead messages, from its begin to its end: one for each cause."""
+
+    model_config = example(
+        kind="dead_rate", severity="ticket", topic="orders.created", state="over", ended_at="2027-01-31T08:10:00+00:00"
+    )
+
+
+class IncidentList(ResponseModel):
+    """The incidents, the worst first, and those that are over last."""
+
+    incidents: list[IncidentInfo]
+    """Those of the topics of the token."""
 
 
 @members_of(Incident, without=("age",))
@@ -176,6 +194,19 @@ async def list_conditions(request: Request, caller: Viewer) -> Response:
     """
     async with reading(request) as conn:
         return ApiResponse({"conditions": await read_conditions(conn, caller)})
+
+
+@router.get("/incidents", response_model=IncidentList, summary="List incidents")
+async def list_incidents(
+    request: Request,
+    caller: Viewer,
+    over: Annotated[bool, Query(description="Also those that ended in the last week.")] = False,
+    limit: Limit = 100,
+) -> Response:
+    """List what goes on, one row for each cause, the worst first; with `over` also what has ended."""
+    found = await run_read(request, calls.incidents(over, MAX_INCIDENTS))
+    seen = [IncidentInfo.of(row) for row in found if caller.may(Role.VIEWER, row.topic)]
+    return ApiResponse({"incidents": seen[:limit]})
 
 
 @router.get("/alerts", response_model=AlertList, summary="List alerts")
