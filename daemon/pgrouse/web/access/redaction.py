@@ -87,8 +87,9 @@ def shown_json(caller: Caller, topic: str, part: str, text: str | None) -> str |
     except (ValueError, RecursionError):  # only its beginning was read
         return HIDDEN
     shown = caller.redactor.redact(Content(topic, part, value, caller.roles))
+    is_hidden = (shown is None and value is not None) or (part == "headers" and not isinstance(shown, dict | None))
     try:
-        return HIDDEN if shown is None and value is not None else jsonb.encode(shown, part)
+        return HIDDEN if is_hidden else jsonb.encode(shown, part)
     except InvalidMessage:
         return HIDDEN
 

@@ -78,7 +78,8 @@ class MessageDetail(ResponseModel):
 
     encrypted: EncryptedContent | None
     """Replaces payload and body of an encrypted message: the name of its key, and its size."""
-    headers: dict[str, Any] | None
+    headers: dict[str, Any] | str | None
+    """A text says why they are not shown."""
     history: list[dict[str, Any]] | None
     """The attempts that ended before the last one."""
 
@@ -196,6 +197,7 @@ async def get_message(request: Request, caller: Viewer, message_id: PathId) -> R
 def _detail(row: Row) -> dict[str, Any]:
     """Return the response for a message. Encrypted contents are replaced by their key and size."""
     shown = with_raw(row, *JSON_COLUMNS) | {"encrypted": encrypted(row["body"])}
+    del shown["is_redacted"]
     if shown["encrypted"]:
         shown["body"] = None
     for name in ("state_kept", "output"):
