@@ -150,6 +150,8 @@ WRONG = {
     "name, concurrency, threads, claim_connections, "
     "claim_batch_size, prefetch, poll_interval, degraded_poll_interval, shutdown_timeout, maintenance_interval, "
     "processes",
+    '[topics.a]\nhandler = "m:f"\nbackoff = {kind = "constant", delay = "1s"}': "pgrouse.toml:3: unknown key 'delay' "
+    "in [topics.a.backoff]; known keys: kind, base, step, factor, cap, jitter, max_total",
     "[wroker]\nthreads = 1": "pgrouse.toml:1: unknown key 'wroker'; did you mean 'worker'?",
     '[topics.a]\nhandler = "m:f"\nisolatoin = "process"': "pgrouse.toml:3: unknown key 'isolatoin' in [topics.a]; "
     "did you mean 'isolation'?",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -570,7 +570,12 @@ def _from_text(text: str, annotation: Any) -> Any:
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return tuple(get_args(each)[0] if get_origin(each) is Annotated else each for each in kinds)
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _annotation(key: Key) -> Any:
@@ -579,6 +584,7 @@ def _annotation(key: Key) -> Any:
     for name in key:
         if isinstance(found, type) and issubclass(found, BaseModel):
             found = found.model_fields[str(name)].annotation if name in found.model_fields else None
+            found = next(filter(_is_table, _alternatives(found)), found)
         elif get_origin(found) is dict:
             found = get_args(found)[1]
         elif get_origin(found) is list:
