@@ -118,7 +118,8 @@ class ScheduleDetail(ResponseModel):
         state="on",
     )
 
-    headers: dict[str, Any] | None
+    headers: dict[str, Any] | str | None
+    """A text says why they are not shown."""
 
 
 class SchedulePage(ResponseModel):
