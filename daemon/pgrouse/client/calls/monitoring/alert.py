@@ -47,7 +47,22 @@ class OpenCondition:
 
 @dataclass(frozen=True, slots=True)
 class IncidentRow:
-    """A row of `messages.incidents`."""
+    """A row of `messages.incidents`.
+
+    Attributes:
+        kind: what is wrong, like no_worker, or dead_message: a group of dead messages.
+        severity: page or ticket.
+        state: firing, silenced or over.
+        began_at: when it began; of a group, its first death.
+        ended_at: when it ended; None: it goes on.
+        count: how many messages it is about; None: it is not about messages, or they were not counted yet.
+        what: what is wrong, as a sentence; of a group, the error.
+        fix: what to do; None: it is a group.
+        sinks: the sinks that were told.
+        unsent: how many dead messages they were not told of yet.
+        notified_at: when a sink was told last.
+        first_message_id: the first message of a group.
+    """
 
     kind: str
     severity: str
