@@ -2,18 +2,20 @@
 -- those that are silenced, and the groups of dead messages that sinks were told of. While many messages of a topic die,
 -- or its breaker is open, its dead messages are part of that incident and have no row of their own.
 --
--- Arguments: `p_over`: also those that ended in the last week. `p_limit`: how many conditions, and how many groups, at
--- most.
+-- Arguments: `p_topics`: as for `messages.stats`; what is about no topic is returned for every `p_topics`. `p_over`:
+-- also those that ended in the last week. `p_limit`: how many conditions, and how many groups, at most.
 -- Result: the worst first, those that are over last. `state`: `firing`, `silenced`, or `over` since `ended_at`.
 -- `began_at`, `count`: as of `messages.open_conditions`; of a group, its first death and how many died. A group is over
--- when all of it was redriven, at once, or when none died for the `group_interval` of its sinks. `what`: a text for
--- people, of a group the error. `sinks`: which were told, at last at `notified_at`; `unsent`: how many dead messages
--- they were not told of yet.
+-- when all of it was redriven, at once (if it has at most 10,000 messages), or when none died for the `group_interval`
+-- of its sinks. `what`: a text for people, of a group the error. `sinks`: which were told, at last at `notified_at`;
+-- `unsent`: how many dead messages they were not told of yet.
 -- Errors: none.
 -- Locks: none.
--- Cost: a few rows; for a group of which the latest message was redriven, up to all its messages.
+-- Cost: a few rows; for a group of which the latest message was redriven, up to 10,000 of its messages.
 -- Called by: operators, and the web server.
-CREATE OR REPLACE FUNCTION messages.incidents(p_over boolean DEFAULT false, p_limit integer DEFAULT 200)
+CREATE OR REPLACE FUNCTION messages.incidents(
+  p_topics text[] DEFAULT '{*}', p_over boolean DEFAULT false, p_limit integer DEFAULT 200
+)
 RETURNS TABLE (
   kind text, severity text, topic text, result text, error_fingerprint text, state text, began_at timestamptz,
   ended_at timestamptz, count bigint, what text, fix text, sinks text[], unsent bigint, notified_at timestamptz,
@@ -30,15 +32,17 @@ AS $$
            array_agg(i.sink ORDER BY i.sink) AS sinks, max(i.notified_at) AS notified_at,
            min(i.first_message_id) AS first_message_id, max(i.last_message_id) AS last_message_id
     FROM messages.alert_incident AS i
+    WHERE i.topic IS NULL OR i.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[])
     GROUP BY i.kind, i.topic, i.result, i.error_fingerprint
   ), open AS MATERIALIZED (
-    SELECT o.* FROM messages.open_conditions(p_limit => p_limit, p_silenced => true) AS o
+    SELECT o.* FROM messages.open_conditions(p_topics, p_limit, true) AS o
   ), condition AS (
     SELECT o.kind, o.topic, o.since, NULL::timestamptz AS ended_at, o.count, o.what, o.fix FROM open AS o
     UNION ALL
     (SELECT c.kind, nullif(c.topic, ''), c.since, c.ended_at, c.count, c.what, c.fix
      FROM messages.condition AS c
      WHERE p_over AND c.ended_at IS NOT NULL
+       AND (c.topic = '' OR c.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
      ORDER BY c.ended_at DESC LIMIT p_limit)
   ), incident AS (
     SELECT c.kind, c.topic, NULL AS result, NULL AS error_fingerprint, c.since AS began_at, c.ended_at, c.count, c.what,
@@ -74,8 +78,9 @@ AS $$
 $$;
 
 -- Find out when the last of the dead messages of a group was redriven, if all of them were. It looks at all only if the
--- latest one was redriven. A group of no topic is not looked at.
--- Called by: incidents. Locks: nothing. Result: NULL = some were not redriven.
+-- latest one was redriven. Groups of no topic, or of more than 10,000 messages, are not looked at: pages ask each
+-- second.
+-- Called by: incidents. Locks: nothing. Result: NULL = some were not redriven, or that is not known.
 CREATE OR REPLACE FUNCTION messages.redriven_at(
   p_topic text, p_result text, p_error_fingerprint text, p_first_at timestamptz, p_latest bigint
 )
@@ -83,14 +88,16 @@ RETURNS timestamptz
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT CASE WHEN bool_and(r.at IS NOT NULL) THEN max(r.at) END
-  FROM messages.message_archive AS a
-  LEFT JOIN LATERAL (SELECT l.redriven_at AS at FROM messages.redrive_log AS l WHERE l.archived_id = a.id OFFSET 0) AS r
+  SELECT CASE WHEN count(*) <= 10000 AND bool_and(r.at IS NOT NULL) THEN max(r.at) END
+  FROM (
+    SELECT a.id FROM messages.message_archive AS a
+    -- A message is archived at the begin of its transaction, and its alert is raised at the end.
+    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = p_topic COLLATE "C"
+      AND a.archived_at >= p_first_at - interval '10 minutes'
+      AND (p_result IS NULL OR a.result = p_result)
+      AND (p_error_fingerprint IS NULL OR a.error_fingerprint = p_error_fingerprint)
+      AND (SELECT true FROM messages.redrive_log AS l WHERE l.archived_id = p_latest LIMIT 1)
+    LIMIT 10001) AS d
+  LEFT JOIN LATERAL (SELECT l.redriven_at AS at FROM messages.redrive_log AS l WHERE l.archived_id = d.id OFFSET 0) AS r
     ON true
-  -- A message is archived at the begin of its transaction, and its alert is raised at the end.
-  WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = p_topic COLLATE "C"
-    AND a.archived_at >= p_first_at - interval '10 minutes'
-    AND (p_result IS NULL OR a.result = p_result)
-    AND (p_error_fingerprint IS NULL OR a.error_fingerprint = p_error_fingerprint)
-    AND (SELECT true FROM messages.redrive_log AS l WHERE l.archived_id = p_latest LIMIT 1)
 $$;

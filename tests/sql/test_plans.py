@@ -113,7 +113,7 @@ COLD = {
     "redrive": "SELECT * FROM messages.redrive(ARRAY[1000010, 1000020])",
     "unhandled_topics": "SELECT * FROM messages.unhandled_topics()",
     "conditions": "SELECT * FROM messages.conditions()",
-    "incidents": "SELECT * FROM messages.incidents(true)",
+    "incidents": "SELECT * FROM messages.incidents(p_over => true)",
     "update_conditions": "SELECT messages.update_conditions()",
     "stats": "SELECT * FROM messages.stats(100)",
     "propagate_ends": "SELECT messages.propagate_ends(ARRAY(SELECT min(id) FROM held), true, 100)",

@@ -34,7 +34,7 @@ def stop(queue: Queue) -> None:
 
 
 def incidents(queue: Queue, *, over: bool = True) -> list[Row]:
-    return queue.rows("SELECT * FROM messages.incidents(%s)", [over])
+    return queue.rows("SELECT * FROM messages.incidents(p_over => %s)", [over])
 
 
 def states(queue: Queue) -> list[tuple[str, str, str | None]]:
@@ -112,6 +112,36 @@ def test_a_redrive_of_a_group_ends_its_incident_at_once(queue: Queue) -> None:
     sink.deliver_all()
     assert {row.state for row in incidents(queue)} == {"firing"}, "it died again"
     assert other
+
+
+def test_a_group_of_more_than_ten_thousand_messages_is_not_looked_through(queue: Queue) -> None:
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 0 WHERE topic = '*'")
+    sink = Sink(queue)
+    ids = die(queue, 2)
+    sink.deliver_all()
+    redrive(queue, ids)
+    assert {row.state for row in incidents(queue)} == {"over"}
+
+    for table, column in (("message_archive", "id"), ("redrive_log", "archived_id")):
+        queue.conn.execute(
+            f"INSERT INTO messages.{table}"
+            f" SELECT (jsonb_populate_record(r, jsonb_build_object(%s::text, n, 'message_id', -n))).*"
+            f" FROM messages.{table} AS r CROSS JOIN generate_series(-10000, -1) AS n WHERE r.{column} = %s",
+            [column, ids[0]],
+        )
+
+    assert {row.state for row in incidents(queue)} == {"firing"}
+
+
+def test_incidents_of_other_topics_take_no_place_of_those_that_are_asked_for(queue: Queue) -> None:
+    sink = Sink(queue)
+    for topic in ("mail", "elsewhere"):
+        die(queue, 1, topic)
+        sink.deliver_all()
+
+    (row,) = queue.rows("SELECT * FROM messages.incidents('{mail}', p_limit => 1)")
+
+    assert row.topic == "mail"
 
 
 def test_the_dead_of_an_open_breaker_are_part_of_it(queue: Queue) -> None:

@@ -141,7 +141,7 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
 def incidents(session: CliSession, over: bool, limit: int) -> None:
     """List what goes on, one row for each cause from its begin to its end, the worst first."""
     with session.read() as conn:
-        clock, found = run_call(conn, now()), run_call(conn, alert_calls.incidents(over, limit))
+        clock, found = run_call(conn, now()), run_call(conn, alert_calls.incidents(over=over, limit=limit))
     colours = {"firing": "red", "silenced": "dim", "over": "green"}
     columns = [
         Column("STATE", "state", style=lambda state: colours[state]),

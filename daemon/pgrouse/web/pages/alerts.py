@@ -33,7 +33,7 @@ Text = Annotated[str, Form(max_length=300)]
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the incidents of the topics that the caller may see; the sinks only for callers of all topics."""
-    found = await read_rows(conn, alert.incidents(subject == ALL, MAX_INCIDENTS))
+    found = await read_rows(conn, alert.incidents(caller.topics, subject == ALL, MAX_INCIDENTS))
     return {
         "incidents": [_presentation(row) for row in found if caller.may(Role.VIEWER, row["topic"])],
         "sinks": await read_rows(conn, find_sinks()) if caller.sees_all else [],

@@ -47,8 +47,6 @@ from pgrouse.web.v1.route import StrictRoute
 router = APIRouter(prefix="/v1", tags=["alerts"], route_class=StrictRoute)
 
 SilenceId = Annotated[PathId, Path(description="The number of the silence.")]
-# Read before those of other topics are left out.
-MAX_INCIDENTS = 1000
 LastingFor = Annotated[Seconds, duration.between(S, 3650 * DAY)]
 
 
@@ -88,7 +86,7 @@ class IncidentList(ResponseModel):
     """The incidents, the worst first, and those that are over last."""
 
     incidents: list[IncidentInfo]
-    """Those of the topics of the token."""
+    """Those of the topics of the token; `limit` counts conditions and groups of dead messages by themselves."""
 
 
 @members_of(Incident, without=("age",))
@@ -204,9 +202,9 @@ async def list_incidents(
     limit: Limit = 100,
 ) -> Response:
     """List what goes on, one row for each cause, the worst first; with `over` also what has ended."""
-    found = await run_read(request, calls.incidents(over, MAX_INCIDENTS))
+    found = await run_read(request, calls.incidents(caller.topics, over, limit))
     seen = [IncidentInfo.of(row) for row in found if caller.may(Role.VIEWER, row.topic)]
-    return ApiResponse({"incidents": seen[:limit]})
+    return ApiResponse({"incidents": seen})
 
 
 @router.get("/alerts", response_model=AlertList, summary="List alerts")

@@ -103,7 +103,9 @@ def open_conditions(
 
 
 @binding
-def incidents(over: bool | None = None, limit: int | None = None) -> Call[list[IncidentRow]]:
+def incidents(
+    topics: Sequence[str] | None = None, over: bool | None = None, limit: int | None = None
+) -> Call[list[IncidentRow]]:
     """List the incidents, each from its begin to its end, the worst first."""
 
 
