@@ -22,7 +22,7 @@ from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.jobs.export_lag import LagExceeded, check_lag, export_lag
-from pyspark_pgrouse.jobs.program import spark_options
+from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.position import Position, system_identifier
 from tests.daemon.collector import attributes, collecting

@@ -22,7 +22,7 @@ from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.export_lag import check_lag, export_lag, max_lag_option
-from pyspark_pgrouse.jobs.program import spark_options
+from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.catalog import register
 from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice

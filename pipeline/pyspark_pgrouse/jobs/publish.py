@@ -18,7 +18,7 @@ from pgrouse.terminal.table import Column
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.errors import error_from_spark
 from pyspark_pgrouse.java import java_home
-from pyspark_pgrouse.jobs.program import spark_options
+from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.publish import columns as publish_columns
 from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejected_rows

@@ -21,7 +21,7 @@ from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.table import Column
 from pyspark_pgrouse.errors import error_from_spark
 from pyspark_pgrouse.java import java_home
-from pyspark_pgrouse.jobs.program import spark_options
+from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import system_identifier
