@@ -91,8 +91,8 @@ class OidcLogin:
             answer: the parameters with which the provider sent the browser back.
 
         Raises:
-            Problem: 400 the login did not begin in this browser, or is over; 403 the provider refused the user, or he
-                is in no group of the configuration; 503.
+            Problem: 400 the login did not begin in this browser, or is over; 403 the provider refused the user, or the
+                user is in no group of the configuration; 503.
         """
         if not (secret and hmac.compare_digest(_derive(secret, "state").encode(), answer.get("state", "").encode())):
             raise Problem(400, "this login is over, or began in another browser: log in again", "login_over")
@@ -153,7 +153,7 @@ class OidcLogin:
         return dict(claims)
 
     def _caller(self, claims: dict[str, Any]) -> Caller:
-        """Return the user with the rights of his groups."""
+        """Return the user with the rights of the group."""
         name = self._name(claims)
         found = _claim(claims, self.settings.groups_claim)
         listed = found if isinstance(found, list) else [found]

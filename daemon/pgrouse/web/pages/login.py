@@ -75,7 +75,7 @@ async def begin_oidc(request: Request, next: str = "/") -> Response:  # noqa: A0
 
 @router.get(CALLBACK)
 async def finish_oidc(request: Request) -> Response:
-    """Open a session for the user whom the provider names, and go on to where he wanted to go."""
+    """Open a session for the user whom the provider names, and go on to the page that was asked for."""
     secret, _, kept = request.cookies.get(LOGIN_COOKIE, "").partition(".")
     wanted = _decoded(kept)
     token_cache = request.app.state.token_cache

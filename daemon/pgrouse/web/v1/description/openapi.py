@@ -39,7 +39,7 @@ TAGS = {
     "channels": "Limits and pauses of single channels of a topic.",
     "subscriptions": "Copies of the messages of a topic for other topics.",
     "schedules": "Messages that are published by cron expressions.",
-    "workers": "The processes that work messages.",
+    "workers": "The processes that process messages.",
     "stats": "Counts of the whole queue, and the doctor.",
     "alerts": "What is wrong now, who was told, and what silences alerts.",
     "tokens": "Who may use this server. Only `pgrouse token add` creates a token.",
