@@ -139,7 +139,7 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The maximum number.")
 @click.pass_obj
 def incidents(session: CliSession, over: bool, limit: int) -> None:
-    """List what goes on, one row for each cause from its begin to its end, the worst first."""
+    """List incidents, one row for each cause, the worst first."""
     with session.read() as conn:
         clock, found = run_call(conn, now()), run_call(conn, alert_calls.incidents(over=over, limit=limit))
     colours = {"firing": "red", "silenced": "dim", "over": "green"}
