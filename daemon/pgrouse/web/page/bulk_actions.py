@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
+
+import psycopg
+from fastapi import Request
+from starlette.responses import Response
 
 from pgrouse.client.call import Call, Rows, run_async
 from pgrouse.client.calls import operate
@@ -17,8 +21,9 @@ from pgrouse.client.calls.monitoring.search import FoundPage
 from pgrouse.client.queries.message import latest_message, topics_of
 from pgrouse.client.redrive import MAX_RATE, MIN_RATE, REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller
-from pgrouse.web.access.database_pool import Connection, Row, read_rows
-from pgrouse.web.http.problem import Problem
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, writing
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page.page import render
 from pgrouse.web.search import search
 
 # Messages in one transaction.
@@ -224,6 +229,46 @@ async def run(conn: Connection, act: BulkAction, ids: list[int], **how: Any) -> 
     if missed := len(ids) - sum(outcomes.values()):
         outcomes["gone"] = missed
     return outcomes
+
+
+class BulkStep(Protocol):
+    """One batch of an action that a form asks for."""
+
+    @property
+    def so_far(self) -> Counter[str]:
+        """The outcomes of all batches before."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no batch follows."""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The hidden fields of its form."""
+
+    async def run(self, conn: Connection) -> BulkStep:
+        """Run the action on the messages of this batch; return the next one."""
+
+
+async def run_step(request: Request, caller: Caller, step: BulkStep, **shown: str) -> Response:
+    """Run a batch, and show how far the action is, with a form for the next batch.
+
+    Args:
+        request: with the header `HX-Request` the answer is a part of the page.
+        caller: who acts, for the audit.
+        step: the batch.
+        **shown: title; done, as "redriven"; url of the form; back, the address of the list; back_to, its name.
+    """
+    error = ""
+    try:
+        async with writing(request, caller, BATCH_TIME) as conn:
+            step = await step.run(conn)
+    except psycopg.Error as exc:
+        # Nothing of this batch was done, and all of those before it: from here the user may try again.
+        error = database_problem(exc).detail
+    request.app.state.live_updates.notify()
+    template = "bulk_action/progress.html" if request.headers.get("hx-request") else "bulk_action.html"
+    return render(request, template, step=step, error=error, **shown)
 
 
 def parse_progress(text: str) -> Counter[str]:

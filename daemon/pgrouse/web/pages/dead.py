@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
-import psycopg
 from fastapi import APIRouter, Form, Request
+from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -18,9 +18,9 @@ from pgrouse.client.calls import dead as calls
 from pgrouse.client.queries.alert import Silence
 from pgrouse.client.redrive import bound_of_a_topic
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading, writing
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading
 from pgrouse.web.access.security import Operator, Viewer, check_permission
-from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.page import bulk_actions, view
 from pgrouse.web.page.bulk_actions import parse_rate
 from pgrouse.web.page.page import render
@@ -215,51 +215,86 @@ def _of_group(found: list[calls.FoundDeadMessage], group: dict[str, Any]) -> lis
     return [each.id for each in found if each.error_fingerprint == group["fingerprint"]]
 
 
+@dataclass(frozen=True)
+class _RedriveStep:
+    """One batch of the redrive of a group, as the form of the batch before it asks for it.
+
+    Attributes:
+        group: topic, result and fingerprint.
+        confirmation: what the operator confirmed.
+        rate: how many messages a second become available; None: all at once.
+        force: whether messages are redriven that were redriven before.
+        after: the id of the last message of the batch before; None: this is the first.
+        so_far: the outcomes of all batches before.
+        subject: the query of the list from which the operator came.
+        is_done: whether no batch follows.
+    """
+
+    group: dict[str, Any]
+    confirmation: bulk_actions.Confirmation
+    rate: float | None
+    force: bool
+    after: int | None
+    so_far: Counter[str]
+    subject: str
+    is_done: bool = False
+
+    @classmethod
+    def of(cls, form: FormData) -> _RedriveStep:
+        """Read the form.
+
+        Raises:
+            Problem: 422, it is invalid.
+        """
+        return cls(
+            group=_group(form),
+            confirmation=bulk_actions.Confirmation.of(form),
+            rate=parse_rate(str(form.get("rate") or "")),
+            force=bool(form.get("force")),
+            after=_parse_after(str(form.get("after") or "")),
+            so_far=bulk_actions.parse_progress(str(form.get("so_far") or "")),
+            subject=str(form.get("subject") or "")[:MAX_SUBJECT_CHARS],
+        )
+
+    async def run(self, conn: Connection) -> _RedriveStep:
+        """Redrive the messages of this batch; return the next one."""
+        found = await _find(conn, self.group, self.confirmation, bulk_actions.BATCH, self.after)
+        ids = _of_group(found, self.group)[: self.confirmation.remaining(self.so_far)]
+        how = {"rate": self.rate, "delay": bulk_actions.batch_delay(self.so_far, self.rate), "force": self.force}
+        so_far = self.so_far + await bulk_actions.run(conn, bulk_actions.BulkAction.REDRIVE, ids, **how)
+        is_done = len(found) < bulk_actions.BATCH or not self.confirmation.remaining(so_far)
+        return replace(self, after=found[-1].id if found else None, so_far=so_far, is_done=is_done)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The hidden fields of its form."""
+        return {
+            **self.group,
+            **self.confirmation.fields,
+            "rate": f"{self.rate:g}" if self.rate else "",
+            "force": "1" if self.force else "",
+            "after": "" if self.after is None else str(self.after),
+            "so_far": json.dumps(self.so_far),
+            "subject": self.subject,
+        }
+
+
+def _parse_after(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text[:25]) < 2**63):
+        raise Problem(422, "after is no id of a message", "invalid_cursor")
+    return int(text)
+
+
 @router.post("/dead/redrive")
 async def redrive(request: Request, caller: Operator) -> Response:
     """Put the next batch of a group back, and say how far it is."""
-    form = await request.form()
-    group, confirmation = _group(form), bulk_actions.Confirmation.of(form)
-    check_permission(caller, Role.OPERATOR, group["topic"])
-    so_far, error, is_done = bulk_actions.parse_progress(str(form.get("so_far") or "")), "", False
-    rate, force = parse_rate(str(form.get("rate") or "")), bool(form.get("force"))
-    after = str(form.get("after") or "")
-    if after and not (after.isascii() and after.isdecimal() and int(after[:25]) < 2**63):
-        raise Problem(422, "after is no id of a message", "invalid_cursor")
-    try:
-        async with writing(request, caller, bulk_actions.BATCH_TIME) as conn:
-            found = await _find(conn, group, confirmation, bulk_actions.BATCH, int(after) if after else None)
-            ids = _of_group(found, group)[: confirmation.remaining(so_far)]
-            delay = bulk_actions.batch_delay(so_far, rate)
-            outcomes = await bulk_actions.run(
-                conn, bulk_actions.BulkAction.REDRIVE, ids, rate=rate, delay=delay, force=force
-            )
-        so_far += outcomes
-        after = str(found[-1].id) if found else ""
-        is_done = len(found) < bulk_actions.BATCH or not confirmation.remaining(so_far)
-    except psycopg.Error as exc:
-        # Nothing of this batch was done, and all of those before it: from here the user may try again.
-        error = database_problem(exc).detail
-    request.app.state.live_updates.notify()
-    fields = {
-        **group,
-        **confirmation.fields,
-        "rate": f"{rate:g}" if rate else "",
-        "force": "1" if force else "",
-        "after": after,
-        "so_far": json.dumps(so_far),
-        "subject": str(form.get("subject") or "")[:MAX_SUBJECT_CHARS],
-    }
-    template = "dead/batch.html" if request.headers.get("hx-request") else "dead/redrive_progress.html"
-    return render(
-        request,
-        template,
-        group=group,
-        so_far=so_far,
-        fields=fields,
-        is_done=is_done,
-        error=error,
-        back=_list_url(fields["subject"]),
+    step = _RedriveStep.of(await request.form())
+    check_permission(caller, Role.OPERATOR, step.group["topic"])
+    shown = {"title": f"Redrive {step.group['topic']}", "done": "redriven", "url": "/dead/redrive"}
+    return await bulk_actions.run_step(
+        request, caller, step, **shown, back=_list_url(step.subject), back_to="the dead letters"
     )
 
 
