@@ -86,7 +86,7 @@ BEGIN
       messages.unpack_histogram, messages.snapshot_age'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export,
       messages.list_exports, messages.lock_export, messages.unlock_export'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until,
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silence_of,
       messages.conditions, messages.open_conditions, messages.incidents, messages.replay_alerts, messages.delete_sink,
       messages.claim_delivery, messages.settle_delivery, messages.alerting_problem, messages.alert_severity'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_threshold'],

@@ -94,7 +94,7 @@ BEGIN
     END
     AND ((i.kind = 'dead_message' AND i.pending = 0)
       OR (v_patient AND i.escalated_at IS NULL)
-      OR messages.silenced_until(i.kind, i.topic, i.error_fingerprint) IS NOT NULL);
+      OR messages.silence_of(i.kind, i.topic, i.error_fingerprint) IS NOT NULL);
   GET DIAGNOSTICS v_did = ROW_COUNT;
   RETURN v_did;
 END

@@ -27,7 +27,7 @@ BEGIN
   UPDATE messages.alert_incident AS i
   SET due_at = v_now + interval '5 s'
   WHERE i.sink = p_sink AND i.due_at <= v_now
-    AND messages.silenced_until(i.kind, i.topic, i.error_fingerprint) IS NOT NULL;
+    AND messages.silence_of(i.kind, i.topic, i.error_fingerprint) IS NOT NULL;
 
   v_due := ARRAY(
     SELECT i.grouped FROM messages.alert_incident AS i

@@ -70,7 +70,7 @@ AS $$
   FROM incident AS i
   CROSS JOIN LATERAL (SELECT CASE
     WHEN i.ended_at IS NOT NULL THEN 'over'
-    WHEN messages.silenced_until(i.kind, i.topic, i.error_fingerprint) IS NOT NULL THEN 'silenced'
+    WHEN messages.silence_of(i.kind, i.topic, i.error_fingerprint) IS NOT NULL THEN 'silenced'
     ELSE 'firing'
   END AS state) AS s
   ORDER BY array_position(ARRAY['firing', 'silenced', 'over'], s.state), i.ended_at DESC, i.kind <> 'workers_down',

@@ -1,5 +1,5 @@
 -- Returns whether a text matches a pattern in which * stands for any characters and nothing else is special.
--- Called by: silenced_until, wants_alert. Locks: nothing. Result: a pattern of NULL matches everything.
+-- Called by: silence_of, wants_alert. Locks: nothing. Result: a pattern of NULL matches everything.
 CREATE OR REPLACE FUNCTION messages.matches_glob(p_pattern text, p_text text)
 RETURNS boolean
 LANGUAGE sql

@@ -3,7 +3,8 @@
 -- "at least".
 --
 -- Result: `redriven`: how many of `count` were redriven since. `sample_id`, `sample_error`: of the latest message.
--- `trend`: how many died in each of `p_bars` equal parts of the time, the oldest first.
+-- `trend`: how many died in each of `p_bars` equal parts of the time, the oldest first. `silence_id`: which silence
+-- applies to the alerts of the group; NULL = none.
 -- Errors: 22023 for an argument that is out of its range: `p_since` 1 s to 3650 days, `p_bars` 1 to 200, `p_bound` 1 to
 -- 100000.
 -- Locks: none.
@@ -18,7 +19,7 @@ CREATE OR REPLACE FUNCTION messages.dead_groups(
 RETURNS TABLE (
   topic text, result text, error_fingerprint text, count bigint, redriven bigint, first_seen timestamptz,
   last_seen timestamptz,
-  sample_id bigint, sample_error text, trend bigint[], at_least boolean
+  sample_id bigint, sample_error text, trend bigint[], at_least boolean, silence_id bigint
 )
 LANGUAGE plpgsql
 STABLE
@@ -51,7 +52,8 @@ BEGIN
     (SELECT array_agg(coalesce(b.count, 0) ORDER BY n.bar)
      FROM generate_series(1, p_bars) AS n (bar)
      LEFT JOIN unnest(g.bars, g.counts) AS b (bar, count) ON b.bar = n.bar),
-    g.at_least
+    g.at_least,
+    messages.silence_of('dead_message', g.topic, g.error_fingerprint)
   FROM (
     SELECT
       p.topic, p.result, p.error_fingerprint, sum(p.count)::bigint AS count, sum(p.redriven)::bigint AS redriven,

@@ -39,7 +39,7 @@ NOT_BOUND = {
         "quantile",
         "unpack_histogram",
         "now",
-        "silenced_until",
+        "silence_of",
         "alert_severity",
         "is_paused",
         "topic_matches",

@@ -299,7 +299,7 @@ DUE = {
     "prune_web": "SELECT messages.prune_web()",
     "prune_waiters": "SELECT messages.prune_waiters()",
     "fire_schedules": "SELECT messages.fire_schedules()",
-    "silenced_until": "SELECT messages.silenced_until('dead_message', 't', 'f')",
+    "silence_of": "SELECT messages.silence_of('dead_message', 't', 'f')",
 }
 NOT_DUE = """
     INSERT INTO messages.blocked_message (id, after_failed, width, check_at, checked_below)

@@ -105,7 +105,7 @@ MAY_CALL = {
         "purge_topic",
         *("open_export", "advance_export", "delete_export", "list_exports"),
         *("lock_export", "unlock_export", "lock_policies", "lock_holders"),
-        *("silence", "unsilence", "silenced_until", "conditions", "open_conditions", "incidents"),
+        *("silence", "unsilence", "silence_of", "conditions", "open_conditions", "incidents"),
         *("replay_alerts", "delete_sink"),
         *("claim_delivery", "settle_delivery", "alerting_problem", "alert_severity"),
         *("add_token", "revoke_token", "check_token", "check_session", "close_session"),

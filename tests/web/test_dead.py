@@ -97,6 +97,15 @@ def test_a_redrive_of_a_group_is_limited_to_the_confirmed_number(site: Site, que
     assert without.status_code == 422
 
 
+def test_a_silence_of_many_kinds_or_topics_is_shown_at_the_groups_that_it_silences(site: Site, queue: Queue) -> None:
+    die(queue, "mail", "disk 7")
+    die(queue, "orders", "disk 7")
+
+    queue.call("silence", kind="dead_*", topic="m*l", **{"for": "1 hour"})
+
+    assert httpx.get(f"{site.url}/dead").text.count("silenced until") == 1
+
+
 @pytest.mark.long
 def test_a_group_is_silenced_and_reported_again_afterwards(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, "mail", "disk 7")

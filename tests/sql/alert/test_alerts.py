@@ -164,7 +164,7 @@ def test_it_ends_a_silence_once_and_writes_an_audit_entry(queue: Queue) -> None:
     number = queue.call("silence", topic="t", **{"for": "1 hour"})
 
     assert (queue.call("unsilence", number), queue.call("unsilence", number)) == (True, False)
-    assert queue.call("silenced_until", "dead_message", "t", None) is None
+    assert queue.call("silence_of", "dead_message", "t", None) is None
     assert queue.value("SELECT count(*) FROM messages.audit WHERE action = 'alert.unsilence'") == 1
 
 
@@ -172,7 +172,7 @@ def test_unsilencing_an_unknown_silence_returns_false(queue: Queue) -> None:
     assert queue.call("unsilence", 4711) is False
 
 
-# messages.silenced_until: until when a matching alert is silenced.
+# messages.silence_of: which silence applies to an alert.
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,7 @@ def test_unsilencing_an_unknown_silence_returns_false(queue: Queue) -> None:
         ({"topic": "orders.*"}, ("dead_message", "orders.new", "f"), True),
         ({"topic": "orders.*"}, ("dead_message", "orders", "f"), False),
         ({"topic": "*"}, ("cron_late", None, None), True),
+        ({"kind": "dead_*"}, ("dead_message", "t", "f"), True),
         ({"kind": "backlog"}, ("backlog", "t", None), True),
         ({"kind": "backlog"}, ("no_worker", "t", None), False),
         ({"error_fingerprint": "f"}, ("dead_message", "t", "f"), True),
@@ -194,14 +195,14 @@ def test_an_alert_must_match_all_of_a_silence(
 ) -> None:
     queue.call("silence", **silence, **{"for": "1 hour"})
 
-    assert (queue.call("silenced_until", *alert) is not None) is silenced
+    assert (queue.call("silence_of", *alert) is not None) is silenced
 
 
 def test_the_longest_of_several_silences_counts_until_it_is_over(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.call("silence", topic="t", **{"for": "1 hour"})
-    queue.call("silence", topic="*", **{"for": "2 hours"})
+    longest = queue.call("silence", topic="*", **{"for": "2 hours"})
 
-    assert queue.call("silenced_until", "dead_message", "t", None) == queue.call("now") + timedelta(hours=2)
+    assert queue.call("silence_of", "dead_message", "t", None) == longest
     queue.later("2 hours")
-    assert queue.call("silenced_until", "dead_message", "t", None) is None
+    assert queue.call("silence_of", "dead_message", "t", None) is None

@@ -92,6 +92,15 @@ def test_redriven_messages_are_counted_separately(queue: Queue) -> None:
     assert (group.count, group.redriven) == (3, 2)
 
 
+def test_a_group_names_the_silence_of_its_alerts(queue: Queue) -> None:
+    die(queue, "a")
+    die(queue, "b")
+
+    silence = queue.call("silence", kind="dead_*", topic="a", **{"for": "1 hour"})
+
+    assert {g.topic: g.silence_id for g in groups(queue)} == {"a": silence, "b": None}
+
+
 def test_beyond_the_bound_numbers_are_minimums_and_a_flood_hides_no_other_topic(queue: Queue) -> None:
     queue.publish_many(50, "flood")
     queue.settle("fail", queue.claim("flood"), ["boom"] * 50)

@@ -28,6 +28,7 @@ class DeadGroup:
     Attributes:
         redriven: how many of them were redriven since.
         trend: how many died in each of 24 equal parts of the period, oldest first.
+        silence_id: which silence applies to its alerts; None: none.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class DeadGroup:
     sample_error: str | None
     trend: list[int]
     at_least: bool
+    silence_id: int | None
 
 
 @dataclass(frozen=True, slots=True)

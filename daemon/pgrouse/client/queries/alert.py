@@ -14,12 +14,12 @@ from pgrouse.errors import InvalidSetting
 
 INCIDENTS = """
   SELECT i.sink, i.kind, messages.alert_severity(i.kind) AS severity, i.topic, i.result, i.error_fingerprint,
-         CASE WHEN i.state <> 'over' AND silenced.until IS NOT NULL THEN 'silenced' ELSE i.state END AS state,
+         CASE WHEN i.state <> 'over' AND silence.id IS NOT NULL THEN 'silenced' ELSE i.state END AS state,
          i.count, i.pending, i.silenced, i.notifications, i.notified_at, i.escalated_at, i.due_at, i.first_at,
          i.last_at,
          i.first_message_id, i.last_message_id, i.sample_error, i.fix, clock_timestamp() - i.last_at AS age
   FROM messages.alert_incident AS i
-  CROSS JOIN LATERAL (SELECT messages.silenced_until(i.kind, i.topic, i.error_fingerprint) AS until) AS silenced
+  CROSS JOIN LATERAL (SELECT messages.silence_of(i.kind, i.topic, i.error_fingerprint) AS id) AS silence
   WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(over)s OR i.state <> 'over')
     AND (%(regexps)s::text[] IS NULL OR i.topic ~ ANY (%(regexps)s))"""
 UNDELIVERED = b"""

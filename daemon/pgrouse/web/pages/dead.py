@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
-from pgrouse.client.queries.alert import Silence
 from pgrouse.client.redrive import bound_of_a_topic
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading
@@ -112,20 +111,19 @@ MAX_SUBJECT_CHARS = 2000
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
-    """Read the groups of dead messages and the silences."""
+    """Read the groups of dead messages, each with its silence."""
     chosen = DeadFilter.parse(subject)
     topics = [chosen.topic] if chosen.topic else await run_async(conn, calls.dead_topics())
     bound = bound_of_a_topic(len(topics), LOOKED_AT, *LOOKED_AT_OF_A_TOPIC)
     found = await read_rows(conn, calls.dead_groups(chosen.since, chosen.topic or None, bars=BARS, bound=bound))
     groups = chosen.apply([row for row in found if caller.sees(row["topic"]) and _is_left(row)])
-    silences = [each for each in await read_silences(conn, caller) if each.kind in (None, "dead_message")]
+    silences = {each.id: each for each in await read_silences(conn, caller)}
     for group in groups[:MAX_GROUPS]:
         group["fingerprint"] = group["error_fingerprint"]
-        group["silence"] = next((each for each in silences if _matches(each, group)), None)
+        group["silence"] = silences.get(group["silence_id"])
     return {
         "groups": groups[:MAX_GROUPS],
         "more": len(groups) > MAX_GROUPS,
-        "silences": silences,
         "ranges": list(RANGES),
         "filter": chosen,
     }
@@ -134,28 +132,6 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
 def _is_left(group: Row) -> bool:
     """Return whether some of a group are dead still; of those that were not looked at it is not known."""
     return bool(group["at_least"] or group["redriven"] < group["count"])
-
-
-def _matches(silence: Silence, group: Row) -> bool:
-    topic, fingerprint = silence.topic, silence.error_fingerprint
-    return (topic is None or _like(topic, group["topic"])) and fingerprint in (None, group["fingerprint"])
-
-
-def _like(pattern: str, topic: str) -> bool:
-    """As messages.silence: * stands for any characters."""
-    first, *others = pattern.split("*")
-    if not others:
-        return pattern == topic
-    *between, last = others
-    at = len(first)
-    if not topic.startswith(first):
-        return False
-    for part in between:
-        found = topic.find(part, at)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return len(topic) - at >= len(last) and topic.endswith(last)
 
 
 VIEW = View("dead", read_context, parts=("groups",))
