@@ -81,7 +81,7 @@ BEGIN
       messages.is_printable'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.topic_matches, messages.patterns_of, messages.inherits_from'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.is_paused,
-      messages.topic_state, messages.explain, messages.lock_policies, messages.lock_holders'],
+      messages.live_state, messages.topic_state, messages.explain, messages.lock_policies, messages.lock_holders'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile,
       messages.unpack_histogram, messages.snapshot_age'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export,
@@ -127,7 +127,8 @@ BEGIN
       messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks,
       messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.topic_state, messages.is_paused,
-      messages.list_topics, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
+      messages.live_state, messages.list_topics, messages.unhandled_topics, messages.explain, messages.workflow,
+      messages.list_exports'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.open_conditions, messages.lock_holders,
       messages.topic_matches, messages.patterns_of, messages.inherits_from'],
 

@@ -47,13 +47,7 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT
       m.topic::text, m.redrives, NULL::timestamptz AS archived_at,
-      CASE
-        WHEN m.claim_id IS NOT NULL THEN 'running'
-        WHEN m.available_at <= messages.now() THEN 'ready'
-        WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-        WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
-        ELSE 'delayed'
-      END AS state
+      messages.live_state(m.claim_id, m.available_at, m.history, messages.now()) AS state
     FROM messages.message AS m WHERE m.id = c.id
     UNION ALL
     SELECT a.topic, a.redrives, a.archived_at, a.result FROM messages.message_archive AS a WHERE a.id = c.id

@@ -8,6 +8,7 @@ STABLE
 AS $$
 DECLARE
   v_last   jsonb := p_message.history -> -1;
+  v_state  text  := messages.live_state(p_message.claim_id, p_message.available_at, p_message.history, p_now);
   v_due    text  := format('due in %s', messages.format_interval(p_message.available_at - p_now));
   v_limit  integer;
 BEGIN
@@ -35,10 +36,13 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  IF p_message.available_at > p_now THEN
-    code := CASE v_last ->> 'outcome' WHEN 'failed' THEN 'retrying' WHEN 'lock_expired' THEN 'retrying'
-      WHEN 'deferred' THEN 'deferred'
-      ELSE CASE WHEN p_message.debounce_limit IS NULL THEN 'delayed' ELSE 'debounced' END END;
+  IF v_state <> 'ready' THEN
+    code := CASE
+      WHEN v_state = 'retrying' THEN v_state
+      WHEN v_last ->> 'outcome' = 'deferred' THEN 'deferred'
+      WHEN p_message.debounce_limit IS NOT NULL THEN 'debounced'
+      ELSE 'delayed'
+    END;
     reason := CASE code
       WHEN 'retrying' THEN format('attempt %s%s ended as %s: %s; the next is %s%s',
         v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.short_error_line(v_last ->> 'error'),

@@ -158,13 +158,7 @@ AS $$
   FROM unnest(p_ids, p_ended) WITH ORDINALITY AS w (id, ended, place)
   CROSS JOIN LATERAL (
     SELECT m.id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint,
-           CASE
-             WHEN m.claim_id IS NOT NULL THEN 'running'
-             WHEN m.available_at <= messages.now() THEN 'ready'
-             WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-             WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
-             ELSE 'delayed'
-           END,
+           messages.live_state(m.claim_id, m.available_at, m.history, messages.now()),
            m.attempts::integer, m.redrives, m.created_at::timestamptz, m.available_at::timestamptz, m.locked_by,
            m.locked_at,
            m.lock_expires_at::timestamptz, NULL::timestamptz, messages.cut_error(m.history -> -1 ->> 'error', 2000),

@@ -31,9 +31,8 @@ BEGIN
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
     SELECT m.id, messages.matches_search(
-             p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key,
-             NULL, NULL, m.payload,
-             m.headers, NULL, m.attempts, m.batch_id) AS is_wanted
+             p_search, m.topic, messages.live_state(m.claim_id, m.available_at, m.history, v_now),
+             m.channel, m.key, NULL, NULL, m.payload, m.headers, NULL, m.attempts, m.batch_id) AS is_wanted
     INTO v_row
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
@@ -57,10 +56,7 @@ BEGIN
     FOR v_row IN
       SELECT m.id, m.available_at, m.created_at,
              messages.matches_search(
-               p_search, m.topic,
-               CASE WHEN m.available_at <= v_now THEN 'ready'
-                 WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-                 WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting' ELSE 'delayed' END,
+               p_search, m.topic, messages.live_state(m.claim_id, m.available_at, m.history, v_now),
                m.channel, m.key, m.history -> -1 ->> 'error',
                CASE WHEN (p_search).fingerprint IS NOT NULL
                  THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
@@ -94,10 +90,7 @@ BEGIN
   FOR v_row IN
     SELECT m.id, m.channel::text AS channel, m.priority::smallint AS priority, m.available_at, m.created_at,
            messages.matches_search(
-             p_search, m.topic,
-             CASE WHEN m.available_at <= v_now THEN 'ready'
-               WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-               WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting' ELSE 'delayed' END,
+             p_search, m.topic, messages.live_state(m.claim_id, m.available_at, m.history, v_now),
              m.channel, m.key, m.history -> -1 ->> 'error',
              CASE WHEN (p_search).fingerprint IS NOT NULL
                THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,

@@ -1,17 +1,10 @@
 -- The state of every message, live or archived, as one word.
--- ready: may be claimed; delayed: due later; retrying: due later after a failed attempt; waiting: its handler waits for
--- an event; running: locked; else its result.
+-- That of messages.live_state, or its result.
 CREATE OR REPLACE VIEW messages.state
 WITH (security_invoker = true) AS
 SELECT
   m.id, m.topic, m.channel, m.key, m.priority,
-  CASE
-    WHEN m.claim_id IS NOT NULL THEN 'running'
-    WHEN m.available_at <= clock_timestamp() THEN 'ready'
-    WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-    WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
-    ELSE 'delayed'
-  END AS state,
+  messages.live_state(m.claim_id, m.available_at, m.history, (SELECT messages.now())) AS state,
   m.attempts, m.created_at, m.available_at, m.locked_by, m.lock_expires_at,
   NULL::timestamptz AS archived_at, NULL::text AS error
 FROM messages.message AS m

@@ -27,12 +27,8 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT m.topic::text AS topic,
            CASE
-             WHEN m.claim_id IS NOT NULL THEN 'running'
              WHEN EXISTS (SELECT FROM messages.blocked_message AS w WHERE w.id = m.id) THEN 'blocked'
-             WHEN m.available_at <= messages.now() THEN 'ready'
-             WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-             WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
-             ELSE 'delayed'
+             ELSE messages.live_state(m.claim_id, m.available_at, m.history, messages.now())
            END AS state
     FROM messages.message AS m WHERE m.id = n.id
     UNION ALL

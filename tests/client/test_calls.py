@@ -42,6 +42,7 @@ NOT_BOUND = {
         "silence_of",
         "alert_severity",
         "is_paused",
+        "live_state",
         "topic_matches",
         "patterns_of",
         "inherits_from",

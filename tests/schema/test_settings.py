@@ -19,7 +19,7 @@ SETTINGS = (
 SAFE_PATH = "search_path=pg_catalog, pg_temp"
 # A SELECT that is inlined into the calling statement. With settings, or with the rights of its owner, it would be a
 # call.
-INLINED = {"has_policies", "has_strict_lock", "is_in_ordered_channel", "is_paused", "key_holder", "now"}
+INLINED = {"has_policies", "has_strict_lock", "is_in_ordered_channel", "is_paused", "key_holder", "live_state", "now"}
 
 
 def settings(conn: psycopg.Connection[Any]) -> set[tuple[str, str]]:

@@ -120,6 +120,7 @@ MAY_CALL = {
         "stats",
         "list_topics",
         "is_paused",
+        "live_state",
         "topic_state",
         "unhandled_topics",
         *("next_ticks", "run_schedule", "pause_schedule", "resume_schedule"),
@@ -150,6 +151,7 @@ MAY_CALL = {
         "stats",
         "list_topics",
         "is_paused",
+        "live_state",
         "topic_state",
         "unhandled_topics",
         "explain",
@@ -276,6 +278,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_li
         "unpack_histogram",
         "is_printable",
         "is_paused",
+        "live_state",
         "check_topic",
         "check_policy",
         "check_backoff",
@@ -293,7 +296,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_li
 # time.
 FAST_PATHS = {
     *("new_message", "now", "draw_xid", "oldest_running_xid", "unpack_histogram", "is_printable", "is_paused"),
-    *("inherits_from", "patterns_of", "topic_patterns"),
+    *("inherits_from", "patterns_of", "topic_patterns", "live_state"),
 }
 # Keywords that come before a bracket, or represent operators that are looked up in the path.
 KEYWORDS = {

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.urls import reverse
 
-from pgrouse import publish
+from pgrouse import Defer, Retry, publish
 from pgrouse.client.client import Client as Queue
 from pgrouse.contrib.django.models import DeadMessage, WaitingMessage
 from pgrouse.testing import drain
@@ -30,6 +30,18 @@ def waiting(topic="job", payload=None, **options):
 
 def fail(payload):
     raise ValueError("no such thing")
+
+
+def fail_for_now(payload):
+    return Retry("1h")
+
+
+def defer(payload):
+    return Defer("1h")
+
+
+def wait_for_payment(payload, ctx):
+    ctx.wait_for_event("paid")
 
 
 def dead(topic="job", payload=None):
@@ -82,6 +94,19 @@ def test_the_lists_show_what_waits_and_what_is_dead(admin_client):
     assert listed(admin_client, WAITING, state="ready") == [one]
     assert listed(admin_client, DEAD) == [gone]
     assert listed(admin_client, DEAD, state="expired") == []
+
+
+def test_a_message_is_called_what_the_queue_calls_it(admin_client):
+    failed, deferred, waits = (waiting(topic, max_attempts=5) for topic in ("fails", "defers", "waits"))
+    drain(connection.connection, {"fails": fail_for_now, "defers": defer, "waits": wait_for_payment})
+    delayed, ready = waiting(delay="1h"), waiting()
+
+    page = admin_client.get(reverse(f"admin:pgrouse_{WAITING}_changelist"))
+
+    changelist = page.context["cl"]
+    shown = {each.pk: changelist.model_admin.state(each) for each in changelist.result_list}
+    assert shown == {failed: "retrying", deferred: "delayed", waits: "waiting", delayed: "delayed", ready: "ready"}
+    assert shown == {each: queue().message(each).state for each in shown}
 
 
 def test_the_search_finds_ids_keys_and_errors(admin_client):

@@ -13,15 +13,8 @@ from pgrouse.client.calls.monitoring.search import ListedMessage
 
 Columns = Mapping[str, tuple[str, str]]
 
-# As in the view messages.state; this reads single columns, which analysts may.
-STATE = """
-  CASE
-    WHEN m.claim_id IS NOT NULL THEN 'running'
-    WHEN m.available_at <= clock_timestamp() THEN 'ready'
-    WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-    WHEN m.history -> -1 ->> 'outcome' = 'waiting' THEN 'waiting'
-    ELSE 'delayed'
-  END"""
+# The time is read once for a statement.
+STATE = "messages.live_state(m.claim_id, m.available_at, m.history, (SELECT messages.now()))"
 
 # What analysts may read of both tables, then what is only for those who may read contents. NULL: the other table has no
 # such column.

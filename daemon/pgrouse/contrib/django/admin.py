@@ -17,8 +17,8 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db import Error, transaction
 from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 
 from pgrouse.client.client import Client
 from pgrouse.client.queries.message import MessageRecord
@@ -32,6 +32,7 @@ from pgrouse.format import plural
 LISTED = 1000
 WAITING = ("ready", "delayed", "retrying", "waiting", "running")
 DEAD = ("failed", "lock_expired", "rejected", "expired")
+LIVE_STATE = "{0}.live_state(claim_id, available_at, history, {0}.now())".format(project.schema().quoted)
 
 
 class TopicFilter(admin.SimpleListFilter):
@@ -271,14 +272,14 @@ class WaitingMessageAdmin(MessageAdmin):
     list_display = ("id", "topic", "state", "attempts", "key", "available_at")
     actions = ("retry_now", "cancel")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return them with what the queue calls each."""
+        return super().get_queryset(request).annotate(word=RawSQL(LIVE_STATE, ()))  # noqa: S611 - a constant
+
     @admin.display(description="state")
-    def state(self, obj: WaitingMessage) -> str:
-        """Running, ready or waiting for its time."""
-        if obj.claim_id is not None:
-            return "running"
-        if obj.available_at <= timezone.now():
-            return "ready"
-        return "retrying" if obj.attempts else "delayed"
+    def state(self, obj: Any) -> str:
+        """Running, ready or what it waits for."""
+        return str(obj.word)
 
     @admin.action(description="Retry selected messages now", permissions=["retry"])
     def retry_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
