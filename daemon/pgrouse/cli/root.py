@@ -37,6 +37,7 @@ SECTIONS = {
         "redrive": ("pgrouse.cli.queue.redrive:redrive", "Put dead messages back."),
         "replay": ("pgrouse.cli.queue.replay:replay", "Publish again the messages that succeeded in a time."),
         "batch": ("pgrouse.cli.queue.batch:batch", "Create, close, list, cancel and redrive batches."),
+        "workflow": ("pgrouse.cli.queue.workflow:workflow", "List, show, cancel and redrive workflows."),
         "archive": ("pgrouse.cli.queue.archive:archive", "Delete old messages from the archive."),
     },
     "Topics": {

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls import dead, operate
+from pgrouse.client.call import run_async
 from pgrouse.client.queries.workflow import WorkflowMessage, find_workflows
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.format import plural
-from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, reading, writing
 from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.charts.workflow_drawing import draw
@@ -24,7 +23,7 @@ from pgrouse.web.page.bulk_actions import BATCH_TIME
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.search.search import DEAD, parse_id
-from pgrouse.web.search.workflow_graph import WorkflowGraph, read_graph
+from pgrouse.web.search.workflow_graph import cancel_live, dead_ids, live_ids, read_graph, redrive_dead
 
 router = APIRouter()
 
@@ -84,18 +83,9 @@ async def read_workflow(conn: Connection, caller: Caller, subject: str) -> Conte
         "begin": begin,
         "page_size": MESSAGES_PAGE,
         "count": len(listed),
-        "cancellable": len(_ids(caller, graph, lambda each: each.is_live)),
-        "redrivable": len(_ids(caller, graph, lambda each: each.state in DEAD)),
+        "cancellable": len(live_ids(caller, graph)),
+        "redrivable": len(dead_ids(caller, graph)),
     }
-
-
-def _ids(caller: Caller, graph: WorkflowGraph, fits: Callable[[WorkflowMessage], bool]) -> list[int]:
-    """Return the messages of the workflow that fit and on which the caller may act."""
-    return [
-        each.id
-        for each in graph.messages
-        if each.topic and fits(each) and graph.is_own(each) and caller.may(Role.OPERATOR, each.topic)
-    ]
 
 
 VIEW = View("workflows", read_context, parts=("list",))
@@ -123,32 +113,16 @@ async def workflow(request: Request, message_id: str, caller: Viewer) -> Respons
 @router.post("/workflows/{workflow_id}/cancel")
 async def cancel(request: Request, workflow_id: str, caller: Operator, reason: Reason = "") -> Response:
     """Cancel what has not ended."""
-    did = await _act(
-        request,
-        caller,
-        workflow_id,
-        lambda each: each.is_live,
-        lambda ids: operate.cancel(ids, reason=reason.strip() or None),
-    )
+    async with writing(request, caller, BATCH_TIME) as conn:
+        did = await cancel_live(conn, caller, parse_id(workflow_id), reason.strip() or None)
     return await view.action_result(request, caller, ONE, f"{plural(len(did), 'message')} cancelled.", workflow_id)
 
 
 @router.post("/workflows/{workflow_id}/redrive")
 async def redrive(request: Request, workflow_id: str, caller: Operator) -> Response:
     """Put its dead messages back."""
-    did = await _act(request, caller, workflow_id, lambda each: each.state in DEAD, dead.redrive)
+    async with writing(request, caller, BATCH_TIME) as conn:
+        did = await redrive_dead(conn, caller, parse_id(workflow_id))
     back = sum(each.outcome in REDRIVEN_OUTCOMES for each in did)
     left = f"; {len(did) - back:,} stay dead" if back < len(did) else ""
     return await view.action_result(request, caller, ONE, f"{plural(back, 'message')} redriven{left}.", workflow_id)
-
-
-async def _act(
-    request: Request,
-    caller: Caller,
-    workflow_id: str,
-    fits: Callable[[WorkflowMessage], bool],
-    action: Callable[[list[int]], Call[list[Any]]],
-) -> list[Any]:
-    async with writing(request, caller, BATCH_TIME) as conn:
-        ids = _ids(caller, await read_graph(conn, caller, parse_id(workflow_id)), fits)
-        return await run_async(conn, action(ids)) if ids else []

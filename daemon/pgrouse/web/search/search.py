@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pgrouse import jsonb
+from pgrouse.client import redrive
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.monitoring.search import FoundPage, find_messages
 from pgrouse.client.queries.message import previews
@@ -26,7 +27,7 @@ from pgrouse.web.http.problem import Problem
 
 WAITING = ("ready", "delayed", "retrying", "waiting")
 LIVE = ("running", *WAITING)
-DEAD = ("failed", "rejected", "lock_expired", "expired")
+DEAD = redrive.DEAD
 RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
 GROUPS = {"scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}

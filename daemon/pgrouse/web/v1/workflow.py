@@ -6,12 +6,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.client.queries.workflow import Workflow, WorkflowMessage, WorkflowWord, find_workflows
-from pgrouse.web.access.database_pool import reading, run_read
-from pgrouse.web.access.security import Viewer
-from pgrouse.web.search.workflow_graph import read_graph
+from pgrouse.web.access.database_pool import reading, run_read, writing
+from pgrouse.web.access.security import Operator, Viewer
+from pgrouse.web.page.bulk_actions import BATCH_TIME
+from pgrouse.web.search.workflow_graph import cancel_live, read_graph, redrive_dead
 from pgrouse.web.v1 import cursor
+from pgrouse.web.v1.dead import RedriveOutcome, RedriveSettings
 from pgrouse.web.v1.description.problem_responses import responses
-from pgrouse.web.v1.model import CursorQuery, Limit, PathId, ResponseModel, example, members_of
+from pgrouse.web.v1.model import CursorQuery, Limit, PathId, RequestModel, ResponseModel, Text, example, members_of
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 
@@ -53,6 +55,36 @@ class WorkflowDetail(WorkflowSummary):
     """A message that was redriven is replaced by the one that it became."""
 
 
+class WorkflowCancellation(RequestModel):
+    """Why a workflow is cancelled."""
+
+    model_config = example(reason="the order was withdrawn")
+
+    reason: Text | None = None
+
+
+class WorkflowCancelResult(ResponseModel):
+    """How many messages were cancelled."""
+
+    model_config = example(cancelled=3)
+
+    cancelled: int
+    """How many messages were cancelled."""
+
+
+class WorkflowRedrive(RedriveSettings):
+    """How the dead messages of a workflow are put back."""
+
+    model_config = example(rate=50)
+
+
+class WorkflowRedriveResult(ResponseModel):
+    """What became of each dead message."""
+
+    outcomes: list[RedriveOutcome]
+    """What became of each message."""
+
+
 @router.get("", response_model=WorkflowPage, summary="List workflows")
 async def list_workflows(
     request: Request, caller: Viewer, state: WorkflowWord | None = None, cursor_: CursorQuery = None, limit: Limit = 50
@@ -71,3 +103,28 @@ async def get_workflow(request: Request, caller: Viewer, message_id: PathId) -> 
     async with reading(request) as conn:
         graph = await read_graph(conn, caller, message_id)
     return ApiResponse(WorkflowDetail.of(graph.workflow, messages=list(map(WorkflowNode.of, graph.messages))))
+
+
+@router.post(
+    "/{message_id}/cancel", response_model=WorkflowCancelResult, summary="Cancel a workflow", responses=responses(404)
+)
+async def cancel_workflow(
+    request: Request, caller: Operator, message_id: PathId, body: WorkflowCancellation
+) -> Response:
+    """Cancel the messages of a workflow that have not ended, waiting or running, of the topics that the token names."""
+    async with writing(request, caller, BATCH_TIME) as conn:
+        did = await cancel_live(conn, caller, message_id, body.reason)
+    return ApiResponse({"cancelled": len(did)})
+
+
+@router.post(
+    "/{message_id}/redrive",
+    response_model=WorkflowRedriveResult,
+    summary="Redrive the dead messages of a workflow",
+    responses=responses(404),
+)
+async def redrive_workflow(request: Request, caller: Operator, message_id: PathId, body: WorkflowRedrive) -> Response:
+    """Put the dead messages of a workflow back into the queue, of the topics that the token names."""
+    async with writing(request, caller, BATCH_TIME) as conn:
+        did = await redrive_dead(conn, caller, message_id, **body.model_dump())
+    return ApiResponse({"outcomes": list(map(RedriveOutcome.of, did))})
