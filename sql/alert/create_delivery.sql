@@ -28,6 +28,7 @@ BEGIN
   SET due_at = v_now + interval '5 s'
   WHERE i.sink = p_sink AND i.due_at <= v_now
     AND messages.silence_of(i.kind, i.topic, i.error_fingerprint) IS NOT NULL;
+  PERFORM messages.hold_explained(p_sink, v_patient);
 
   v_due := ARRAY(
     SELECT i.grouped FROM messages.alert_incident AS i
@@ -95,5 +96,47 @@ BEGIN
         THEN v_now + nullif(messages.rule_interval(p_rules, 'repeat_interval'), '0') END
   WHERE i.sink = p_sink AND i.grouped = ANY (v_due);
   RETURN 0;
+END
+$$;
+
+-- Postpone what is due about a problem that a wider one explains, if the sink is told of that: of one cause it is told
+-- once. It is looked at again soon, and sent when the wider problem is over. A group of dead messages of which all were
+-- redriven before that is over. p_patient: whether the sink is told only of what was escalated. Groups of several
+-- topics are not explained by the problem of one.
+-- Called by: create_delivery. Locks: the incidents that it changes.
+CREATE OR REPLACE FUNCTION messages.hold_explained(p_sink text, p_patient boolean)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now timestamptz := messages.now();
+BEGIN
+  IF NOT EXISTS (
+    SELECT FROM messages.alert_incident AS i
+    WHERE i.sink = p_sink AND i.due_at <= v_now AND i.state = 'firing'
+      AND i.kind IN ('no_worker', 'backlog', 'dead_rate', 'dead_message')
+  ) THEN
+    RETURN;
+  END IF;
+  WITH told AS MATERIALIZED (
+    SELECT e.kind, e.topic
+    FROM messages.explained_conditions() AS e
+    JOIN messages.alert_incident AS c
+      ON c.sink = p_sink AND c.kind = e.cause AND c.topic IS NOT DISTINCT FROM e.topic AND c.state = 'firing'
+      AND (NOT p_patient OR c.escalated_at IS NOT NULL)
+  ), held AS MATERIALIZED (
+    SELECT i.grouped, i.kind = 'dead_message' AND messages.redriven_at(
+             i.topic, i.result, i.error_fingerprint, i.first_at, i.last_message_id) IS NOT NULL AS is_over
+    FROM messages.alert_incident AS i
+    WHERE i.sink = p_sink AND i.due_at <= v_now AND i.state = 'firing'
+      AND EXISTS (SELECT FROM told AS t WHERE t.kind = i.kind AND coalesce(t.topic, i.topic) = i.topic)
+  )
+  UPDATE messages.alert_incident AS i
+  SET state = CASE WHEN h.is_over THEN 'over' ELSE i.state END,
+      silenced = i.silenced + CASE WHEN h.is_over THEN i.pending ELSE 0 END,
+      pending = CASE WHEN h.is_over THEN 0 ELSE i.pending END,
+      due_at = CASE WHEN NOT h.is_over THEN v_now + interval '5 s' END
+  FROM held AS h
+  WHERE i.sink = p_sink AND i.grouped = h.grouped;
 END
 $$;

@@ -210,3 +210,104 @@ def test_it_names_the_sinks_that_were_told_and_when(queue: Queue) -> None:
     (row,) = incidents(queue)
     assert (row.sinks, row.unsent) == (["ops", "pager"], 0)
     assert row.notified_at is not None
+
+
+def announce(queue: Queue, position: str) -> None:
+    """Let the breaker of mail open or close, as a settle that does it announces it."""
+    if position == "open":
+        stop(queue)
+    else:
+        queue.conn.execute("UPDATE messages.breaker SET position = 'closed', probe_at = NULL")
+    queue.conn.execute("SELECT messages.announce_breaker(b, '') FROM messages.breaker AS b WHERE b.topic = 'mail'")
+
+
+def told(sink: Sink) -> list[tuple[str, str, str | None, int]]:
+    groups = [group for body in sink.deliver_all() for group in body["groups"]]
+    return [(each["kind"], each["status"], each["topic"], each["count"]) for each in groups]
+
+
+BREAKER = ("breaker", "firing", "mail", 1)
+
+
+def test_a_sink_is_told_of_the_open_breaker_and_of_its_dead_only_if_they_outlive_it(queue: Queue) -> None:
+    queue.policy("mail", breaker={"pause": "10m"})
+    sink = Sink(queue)
+    die(queue, 2)
+    die(queue, 1, "elsewhere")
+    announce(queue, "open")
+
+    assert sorted(told(sink)) == [BREAKER, ("dead_message", "firing", "elsewhere", 1)]
+    queue.later("20 minutes")
+    die(queue, 1)
+    assert told(sink) == []
+
+    announce(queue, "closed")
+    queue.later("6 s")
+    assert told(sink) == [("dead_message", "firing", "mail", 3), ("breaker", "resolved", "mail", 0)]
+
+
+def test_the_dead_of_an_open_breaker_that_were_redriven_are_never_told(queue: Queue) -> None:
+    queue.policy("mail", breaker={"pause": "10m"})
+    sink = Sink(queue)
+    ids = die(queue, 2)
+    announce(queue, "open")
+    told(sink)
+    redrive(queue, ids)
+    queue.later("6 s")
+    told(sink)
+
+    announce(queue, "closed")
+    queue.later("6 s")
+
+    assert told(sink) == [("breaker", "resolved", "mail", 0)]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"kinds": ["dead_message"]}, {"escalate_count": 2}, {"group_by": ["result"]}],
+    ids=["that does not want the cause", "that waits with the cause", "whose group has other topics too"],
+)
+def test_a_sink_that_is_not_told_of_the_cause_is_told_of_the_dead(queue: Queue, rules: dict[str, object]) -> None:
+    queue.policy("mail", breaker={"pause": "10m"})
+    sink = Sink(queue, **rules)
+    die(queue, 2)
+    die(queue, 2, "elsewhere")
+    announce(queue, "open")
+
+    found = told(sink)
+
+    assert sum(count for kind, _, _, count in found if kind == "dead_message") == 4
+    assert (BREAKER in found) == ("group_by" in rules)
+
+
+def test_of_many_dead_in_a_topic_a_sink_is_told_once_and_of_the_rest_when_that_is_over(queue: Queue) -> None:
+    sink = Sink(queue)
+    die(queue, 4)
+    queue.call("update_conditions")
+    assert told(sink) == [("dead_rate", "firing", "mail", 1)]
+    queue.later("20 minutes")
+    assert told(sink) == []
+
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 100 WHERE topic = '*'")
+    queue.call("update_conditions")
+    queue.later("6 s")
+
+    assert told(sink) == [("dead_message", "firing", "mail", 4), ("dead_rate", "resolved", "mail", 0)]
+
+
+def test_what_waits_is_not_repeated_while_no_worker_is_alive(queue: Queue) -> None:
+    queue.conn.execute("UPDATE messages.alert_threshold SET undelivered_for = '0' WHERE topic = '*'")
+    sink = Sink(queue)
+    queue.publish("orphan", wait="-10 minutes")
+    queue.call("update_conditions")
+    assert told(sink) == [("no_worker", "firing", "orphan", 1)]
+
+    queue.later("61 minutes")
+    queue.conn.execute("UPDATE messages.worker SET seen_at = now() - interval '1 minute'")
+    queue.call("update_conditions")
+    assert told(sink) == [("workers_down", "firing", None, 1)]
+    queue.call("register_worker", "w", "host", 8, "1.0", ["mail", "elsewhere"], 1)
+    queue.call("update_conditions")
+    queue.later("6 s")
+
+    assert told(sink) == [("no_worker", "firing", "orphan", 0), ("workers_down", "resolved", None, 0)]

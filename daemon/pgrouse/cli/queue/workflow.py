@@ -151,7 +151,8 @@ def _graph(conn: psycopg.Connection, message_id: int) -> WorkflowGraph | None:
     workflow_id = run(conn, workflow_of(message_id))
     if workflow_id is None:
         return None
-    return make_graph(workflow_id, run(conn, find_workflow_messages(workflow_id)), lambda _: True)
+    found = run(conn, find_workflow_messages(workflow_id))
+    return make_graph(workflow_id, found, lambda _: True)
 
 
 def _unknown(session: CliSession, message_id: int) -> ExitCode:
