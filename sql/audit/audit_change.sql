@@ -93,8 +93,8 @@ FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 -- table.
 CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR DELETE OR UPDATE OF
-  name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit,
-  while_paused, paused_at, paused_by, paused_reason,
+  name, cron, time_zone, topic, channel, key, priority, max_attempts, timeout, backoff, retention, payload,
+  headers, jitter, missed, missed_limit, while_paused, paused_at, paused_by, paused_reason,
   created_at, created_by, declared_by
 ON messages.schedule
 FOR EACH ROW WHEN (has_table_privilege('messages.schedule', 'TRUNCATE')) EXECUTE FUNCTION messages.audit_change();

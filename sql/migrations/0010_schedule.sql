@@ -14,6 +14,11 @@ CREATE TABLE messages.schedule (
   channel         text        COLLATE "C",
   key             text        COLLATE "C",
   priority        smallint    NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 9),
+  -- Settings of its messages that take precedence over those of the topic; messages.check_own_policy checks them.
+  max_attempts    integer     CHECK (max_attempts >= 0),
+  timeout         interval    CHECK (timeout BETWEEN '1 ms' AND '30 days'),
+  backoff         jsonb       CHECK (backoff IS NULL OR (messages.check_backoff(backoff)).problem IS NULL),
+  retention       interval    CHECK (retention BETWEEN '1 hour' AND '36500 days'),
   payload         jsonb       NOT NULL DEFAULT '{}',
   headers         jsonb       CHECK (jsonb_typeof(headers) = 'object'),
   jitter          interval    NOT NULL DEFAULT '0' CHECK (jitter BETWEEN '0' AND '1 day'),

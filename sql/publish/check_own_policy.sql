@@ -1,7 +1,10 @@
--- Refuse a publish whose message says of its own attempts, or of its archive row, what cannot be.
--- Called by: publish, only for a message that says any of it. The domains of the columns have the same bounds: for an
--- INSERT they name a constraint, this says what to change. Locks: nothing. Errors: 22023.
-CREATE OR REPLACE FUNCTION messages.check_own_policy(p_timeout interval, p_backoff jsonb, p_retention interval)
+-- Refuse a message that says of its own attempts, or of its archive row, what cannot be. p_of: what says it.
+-- Called by: publish, only for a message that says any of it; check_schedule. The domains of the columns of a message,
+-- and the constraints of a schedule, have the same bounds: they name a constraint, this says what to change.
+-- Locks: nothing. Errors: 22023.
+CREATE OR REPLACE FUNCTION messages.check_own_policy(
+  p_timeout interval, p_backoff jsonb, p_retention interval, p_of text DEFAULT 'publish'
+)
 RETURNS void
 LANGUAGE plpgsql
 STABLE
@@ -19,7 +22,7 @@ BEGIN
     WHEN v_backoff.problem IS NOT NULL THEN format('backoff: %s: %s', v_backoff.problem, v_backoff.hint)
   END;
   IF v_problem IS NOT NULL THEN
-    RAISE EXCEPTION 'publish: %', v_problem USING ERRCODE = '22023';
+    RAISE EXCEPTION '%: %', p_of, v_problem USING ERRCODE = '22023';
   END IF;
 END
 $$;

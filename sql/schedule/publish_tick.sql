@@ -17,6 +17,10 @@ AS $$
       'schedule', p_schedule.name, 'tick', to_char(p_tick AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
     p_channel => p_schedule.channel,
     p_priority => p_schedule.priority,
+    p_max_attempts => p_schedule.max_attempts,
+    p_timeout => p_schedule.timeout,
+    p_backoff => p_schedule.backoff,
+    p_retention => p_schedule.retention,
     p_available_at => greatest(
       p_now,
       p_tick + p_schedule.jitter * (

@@ -29,6 +29,8 @@ BEGIN
      'use 1 to 200 printable characters, or NULL for none'),
     ('priority of schedule ' || NEW.name || ' is %s', NEW.priority::text, NEW.priority BETWEEN 0 AND 9,
      'use 0 (first) to 9'),
+    ('max_attempts of schedule ' || NEW.name || ' is %s', NEW.max_attempts::text, coalesce(NEW.max_attempts >= 0, true),
+     'use 0 (no limit) or more, or NULL for what the topic says'),
     ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB',
      messages.jsonb_text_bytes(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
     ('headers of schedule ' || NEW.name || ' are %s', left(messages.display_json(NEW.headers), 100),
@@ -48,6 +50,7 @@ BEGIN
   IF v_problem IS NOT NULL THEN
     RAISE EXCEPTION '%', v_problem USING ERRCODE = '22023', HINT = v_hint;
   END IF;
+  PERFORM messages.check_own_policy(NEW.timeout, NEW.backoff, NEW.retention, 'schedule ' || NEW.name);
 
   IF TG_OP = 'INSERT' OR (NEW.cron, NEW.time_zone) IS DISTINCT FROM (OLD.cron, OLD.time_zone) THEN
     SELECT c.problem, c.hint INTO v_problem, v_hint FROM messages.check_cron(NEW.cron) AS c;
@@ -84,8 +87,8 @@ $$;
 
 -- The trigger does not run for what fire_schedule itself writes.
 CREATE OR REPLACE TRIGGER check_schedule
-BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed,
-  missed_limit, while_paused, paused_at
+BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, max_attempts, timeout, backoff,
+  retention, payload, headers, jitter, missed, missed_limit, while_paused, paused_at
 ON messages.schedule
 FOR EACH ROW EXECUTE FUNCTION messages.check_schedule();
 

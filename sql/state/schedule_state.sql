@@ -4,8 +4,8 @@
 CREATE OR REPLACE VIEW messages.schedule_state
 WITH (security_invoker = true) AS
 SELECT
-  s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.payload, s.headers, s.jitter, s.missed,
-  s.missed_limit, s.while_paused,
+  s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.max_attempts, s.timeout, s.backoff,
+  s.retention, s.payload, s.headers, s.jitter, s.missed, s.missed_limit, s.while_paused,
   CASE
     WHEN s.paused_at IS NOT NULL THEN 'paused'
     WHEN s.failures > 0 THEN 'failing'

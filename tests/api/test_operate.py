@@ -260,6 +260,21 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(http: httpx.C
     assert expected.items() <= changed.json().items()
     assert http.patch("/v1/schedules/o.changed", json={"payload": None}).json()["payload"] is None
     assert http.patch("/v1/schedules/o.changed", json={"cron": None}).status_code == 422
+
+
+def test_the_messages_of_a_schedule_have_settings_instead_of_their_topics(http: httpx.Client, queue: Queue) -> None:
+    new = {"name": "o.own", "cron": "0 3 * * *", "topic": "o", "max_attempts": 3, "timeout": "30s", "retention": "90d"}
+
+    added = http.post("/v1/schedules", json=new | {"backoff": "linear"}).json()
+    changed = http.patch("/v1/schedules/o.own", json={"timeout": None, "backoff": {"kind": "none"}}).json()
+    message = queue.message(http.post("/v1/schedules/o.own/run").json()["id"])
+
+    assert (added["max_attempts"], added["timeout"], added["retention"]) == (3, 30, 90 * 86_400)
+    assert added["backoff"]["kind"] == "linear"
+    assert (changed["timeout"], changed["backoff"], changed["max_attempts"]) == (None, {"kind": "none"}, 3)
+    assert (message.max_attempts, message.timeout, message.backoff) == (3, None, {"kind": "none"})
+    for wrong in ({"timeout": 0}, {"retention": "1m"}, {"backoff": {"base": "1m"}}, {"max_attempts": -1}):
+        assert http.patch("/v1/schedules/o.own", json=wrong).status_code == 422
     assert http.patch("/v1/schedules/o.unknown", json={"cron": "@daily"}).status_code == 404
 
 

@@ -28,7 +28,8 @@ def test_a_schedule_is_added_and_shows_its_next_five_ticks(pgrouse: Shell, queue
 
 def test_every_option_reaches_the_schedule(pgrouse: Shell, queue: Queue) -> None:
     options = (
-        "--jitter 5m --missed all --missed-limit 7 --priority 2 --key k --channel c --header a=1 --while-paused skip"
+        "--jitter 5m --missed all --missed-limit 7 --priority 2 --key k --channel c --header a=1 --while-paused skip "
+        "--max-attempts 0 --timeout 30s --backoff linear --retention 90d"
     )
 
     pgrouse("schedule", "add", "s", "@daily", "t", '{"total": 1.10}', *options.split())
@@ -37,6 +38,8 @@ def test_every_option_reaches_the_schedule(pgrouse: Shell, queue: Queue) -> None
     assert (found.jitter, found.missed, found.missed_limit) == (timedelta(minutes=5), "all", 7)
     assert (found.priority, found.key, found.channel, found.headers) == (2, "k", "c", {"a": "1"})
     assert found.while_paused == "skip"
+    assert (found.max_attempts, found.timeout, found.retention) == (0, timedelta(seconds=30), timedelta(days=90))
+    assert found.backoff["kind"] == "linear"
     assert queue.value("SELECT payload::text FROM messages.schedule") == '{"total": 1.10}'
 
 
@@ -57,6 +60,27 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(pgrouse: Shel
     assert declared.err == "s is declared by pgrouse.toml: the next `pgrouse migrate` sets it as it is there\n"
     assert pgrouse("schedule", "set", "s").code == 2
     assert pgrouse("schedule", "set", "unknown", "--cron", "@daily").code == 1
+
+
+def test_what_its_messages_have_instead_of_their_topic_is_set_shown_and_taken_back(
+    pgrouse: Shell, queue: Queue
+) -> None:
+    backoff = '{"kind": "constant", "base": "1m"}'
+    pgrouse("schedule", "add", "s", "@daily", "t", "--timeout", "30s", "--max-attempts", "3")
+
+    changed = pgrouse("schedule", "set", "s", "--backoff", backoff, "--retention", "90d", "--inherit", "timeout")
+    shown = pgrouse("schedule", "show", "s", "--json").object
+    both = pgrouse("schedule", "set", "s", "--timeout", "1s", "--inherit", "timeout")
+    partial = pgrouse("schedule", "set", "s", "--backoff", '{"base": "1m"}')
+    published = queue.message(int(pgrouse("schedule", "run-now", "s").out))
+
+    assert "  attempts  3" in changed.out.splitlines()
+    assert "  retention 90d" in changed.out.splitlines()
+    assert (shown["timeout"], shown["backoff"]) == (None, {"kind": "constant", "base": "1m"})
+    assert (both.code, partial.code) == (2, 1)
+    assert "backoff.kind is missing" in partial.err
+    assert (published.max_attempts, published.timeout, published.retention) == (3, None, timedelta(days=90))
+    assert published.backoff == {"kind": "constant", "base": "1m"}
 
 
 def test_an_expression_with_seconds_shows_its_ticks_to_the_second(pgrouse: Shell, queue: Queue) -> None:

@@ -17,7 +17,7 @@ from psycopg.rows import namedtuple_row
 from pgrouse import AsyncClient, Client, MessageNotFound, NewMessage
 from pgrouse.client.call import run
 from pgrouse.client.queries.schedule import find_schedules
-from pgrouse.errors import DatabaseUnreachable, InvalidSetting, RequestRefused
+from pgrouse.errors import DatabaseUnreachable, InvalidMessage, InvalidSetting, RequestRefused
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -253,6 +253,21 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     assert queue.message(published.id).payload == {"of": "today"}
     assert (paused, resumed, removed) == ([True, False], [True, False], [True, False])
     assert client.schedules() == []
+
+
+def test_the_messages_of_a_schedule_have_settings_instead_of_their_topics(queue: Queue, client: Client) -> None:
+    client.add_schedule("own", "@daily", "report", max_attempts=3, timeout="30s", backoff="linear", retention="90d")
+    (added,) = client.schedules()
+    client.change_schedule("own", timeout=None, backoff={"kind": "constant", "base": "1m"})
+
+    message = queue.message(client.run_schedule("own").id or 0)
+
+    assert (added.max_attempts, added.timeout, added.retention) == (3, timedelta(seconds=30), timedelta(days=90))
+    assert added.backoff["kind"] == "linear"
+    assert (message.max_attempts, message.timeout) == (3, None)
+    assert message.backoff == {"kind": "constant", "base": "1m"}
+    with pytest.raises(InvalidMessage, match="retention"):
+        client.change_schedule("own", retention="1s")
 
 
 def test_the_last_and_the_next_runs_of_a_schedule_are_known(queue: Queue, client: Client) -> None:

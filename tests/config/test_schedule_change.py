@@ -12,6 +12,7 @@ import pytest
 from pgrouse.client.apply.schedule_change import apply_schedules, schedule_differences
 from pgrouse.client.client import Client
 from pgrouse.config import config
+from pgrouse.errors import ConfigError
 from pgrouse.handlers.declaration.discovery import with_declared
 from tests.sql.queue import Queue
 
@@ -73,6 +74,20 @@ def test_a_schedule_is_added_changed_and_removed_as_the_file_says(queue: Queue) 
     assert row == ("00:05:00", {"pages": 3}, "skip")
     assert removed == [f"- schedule nightly, which was declared by file {Path.cwd()}/pgrouse.toml"]
     assert names(queue) == []
+
+
+def test_what_messages_have_instead_of_their_topic_is_applied_once(queue: Queue) -> None:
+    own = 'max_attempts = 3\ntimeout = "30s"\nbackoff = "linear"\nretention = "90d"'
+    added = apply(queue, read(NIGHTLY + own))
+    again = apply(queue, read(NIGHTLY + own))
+    changed = apply(queue, read(NIGHTLY + 'timeout = "1m"\nbackoff = { kind = "constant", base = "10s" }'))
+
+    assert (len(added), again) == (1, [])
+    assert len(changed) == 1
+    assert "max_attempts 3 -> none, timeout 30s -> 1m" in changed[0]
+    assert queue.scheduled("nightly").backoff == {"kind": "constant", "base": "10s"}
+    with pytest.raises(ConfigError, match=r"schedules\.nightly\.backoff.*kind is missing"):
+        read(NIGHTLY + 'backoff = { base = "10s" }')
 
 
 def test_a_pause_and_the_runs_of_a_schedule_survive_a_change(queue: Queue) -> None:

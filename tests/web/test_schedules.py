@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -165,6 +166,28 @@ def test_ticks_are_skipped_while_the_topic_is_paused_if_the_form_says_so(
     assert "<dt>While the topic is paused</dt><dd>nothing is published</dd>" in skips
     assert '<option value="skip" selected' in skips
     assert queue.scheduled("nightly").while_paused == "publish"
+
+
+def test_a_form_says_what_messages_have_instead_of_their_topic(site: Site, queue: Queue, as_token: Any) -> None:
+    headers = as_token("operator") | {"accept": "text/html"}
+    form = {"name": "own", "cron": "@daily", "topic": "reports", "max_attempts": "3", "timeout": "30s"}
+    form |= {"backoff": '{"kind": "constant", "base": "1m"}', "retention": "90d"}
+
+    added = httpx.post(f"{site.url}/schedules", headers=headers, data=form)
+    shown = httpx.get(f"{site.url}/schedules/own", headers=headers).text
+    refused = [
+        httpx.post(f"{site.url}/schedules/own", headers=headers, data=form | wrong).status_code
+        for wrong in ({"max_attempts": "many"}, {"timeout": "soon"}, {"backoff": "{"}, {"retention": "1s"})
+    ]
+    found = queue.scheduled("own")
+    cleared = httpx.post(f"{site.url}/schedules/own", headers=headers, data=form | {"timeout": "", "backoff": ""})
+
+    assert (added.status_code, cleared.status_code, refused) == (303, 303, [422] * 4)
+    assert "<dt>Timeout</dt><dd>30s</dd>" in shown
+    assert 'value="90d"' in shown
+    assert (found.max_attempts, found.timeout, found.retention) == (3, timedelta(seconds=30), timedelta(days=90))
+    assert found.backoff == {"kind": "constant", "base": "1m"}
+    assert (queue.scheduled("own").timeout, queue.scheduled("own").backoff) == (None, None)
 
 
 def test_a_schedule_is_moved_only_between_topics_of_the_token(site: Site, queue: Queue, as_token: Any) -> None:

@@ -50,7 +50,7 @@ from pgrouse.client.wait_for import wait_for
 from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config import validation_text
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.policy_options import PolicyOptions
+from pgrouse.config.policy_options import BackoffKind, BackoffOptions, PolicyOptions
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.connection_schema import rendering
@@ -58,7 +58,7 @@ from pgrouse.database_errors import explain_database_error
 from pgrouse.errors import BatchNotFound, DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
 from pgrouse.jsonb import encode
 from pgrouse.process.owner import OwnerProcess
-from pgrouse.publishing.new_message import NewMessage, PublishOptions
+from pgrouse.publishing.new_message import NewMessage, PublishOptions, own_policy_columns
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
 from pgrouse.schema_name import schema_name, use_schema
@@ -392,6 +392,10 @@ class Client:
         channel: str | None = None,
         key: str | None = None,
         priority: int | None = None,
+        max_attempts: int | None = None,
+        timeout: AnyDuration | None = None,
+        backoff: BackoffOptions | BackoffKind | None = None,
+        retention: AnyDuration | None = None,
         headers: Mapping[str, Any] | None = None,
         jitter: AnyDuration | None = None,
         missed: Literal["skip", "once", "all"] | None = None,
@@ -410,6 +414,10 @@ class Client:
             channel: of each.
             key: of each: while a message with it waits, a tick publishes none.
             priority: of each; 5 unless given.
+            max_attempts: of each, instead of the topic's; 0 is no limit.
+            timeout: how long an attempt may run, instead of the topic's.
+            backoff: how long to wait before the next attempt, instead of the topic's: a kind, or its parts.
+            retention: how long the archive keeps each, instead of the topic's.
             headers: of each.
             jitter: each is delayed by up to this.
             missed: of missed ticks: none, one message for all of them, or one for each; once unless given.
@@ -426,6 +434,8 @@ class Client:
             "channel": channel,
             "key": key,
             "priority": priority,
+            "max_attempts": max_attempts,
+            **own_policy_columns({"timeout": timeout, "backoff": backoff, "retention": retention}),
             "headers": _json(headers, "headers"),
             "jitter": interval(jitter, "jitter"),
             "missed": missed,
@@ -445,7 +455,7 @@ class Client:
     def change_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> bool:
         """Change what is given of a schedule, as of add_schedule; return whether it was there.
 
-        None removes channel, key or headers.
+        None removes channel, key, headers, max_attempts, timeout, backoff or retention.
 
         Raises:
             ValueError: nothing is given, or what a schedule does not have, or None for what it must have.
@@ -511,7 +521,7 @@ def _schedule_columns(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"a schedule has no {', '.join(unknown) or 'change'}: give some of {', '.join(schedule.EDITABLE)}"
         )
-    columns = dict(given)
+    columns = dict(given) | own_policy_columns(given)
     columns |= {"payload": encode(given["payload"], "payload")} if "payload" in given else {}
     columns |= {"headers": _json(given["headers"], "headers")} if "headers" in given else {}
     return columns | ({"jitter": interval(given["jitter"], "jitter")} if "jitter" in given else {})

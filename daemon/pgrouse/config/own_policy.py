@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
-from pgrouse.config.policy_settings import Backoff, TopicPolicy
-from pgrouse.config.setting_types import Keyword
+from pgrouse.config.duration import Duration, between
+from pgrouse.config.policy_settings import DAY, Backoff, S, TopicPolicy
+from pgrouse.config.setting_types import Keyword, TakesKind
 from pgrouse.config.validation_text import describe
 
 
@@ -30,6 +31,22 @@ def read_own_policy(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _value(name, getattr(policy, name)) for name in given}
 
 
+def whole_backoff(value: Backoff) -> Backoff:
+    """Return a backoff that is given instead of the topic's.
+
+    Raises:
+        ValueError: it has no kind.
+    """
+    if value.kind is None:
+        raise ValueError("backoff.kind is missing: use none, constant, linear or exponential")
+    return value
+
+
+OwnTimeout = Annotated[Duration, between(0.001 * S, 30 * DAY)]
+OwnBackoff = Annotated[Backoff, TakesKind("none", "constant", "linear", "exponential"), AfterValidator(whole_backoff)]
+OwnRetention = Annotated[Duration, between(3600 * S, 36_500 * DAY)]
+
+
 def _value(name: str, value: Any) -> Any:
     if name == "backoff" and value is Keyword.NONE:
         return {"kind": "none"}
@@ -37,6 +54,4 @@ def _value(name: str, value: Any) -> Any:
         raise ValueError(f"{name}: a message without its own has that of its topic: leave it out")  # noqa: TRY004
     if not isinstance(value, Backoff):
         return value
-    if value.kind is None:
-        raise ValueError("backoff.kind is missing: use none, constant, linear or exponential")
-    return value.model_dump(mode="json")
+    return whole_backoff(value).model_dump(mode="json")

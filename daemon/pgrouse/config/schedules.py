@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, model_validator
 
 from pgrouse.config.duration import Duration, between
+from pgrouse.config.own_policy import OwnBackoff, OwnRetention, OwnTimeout
 from pgrouse.config.section import S, Section
 from pgrouse.printable import printable
 
@@ -36,6 +37,14 @@ class ScheduleSettings(Section):
     """The deduplication key of each message: while a message with it waits, a tick publishes none."""
     priority: int = Field(default=5, ge=0, le=9)
     """The priority of each message, 0 (first) to 9."""
+    max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """How many attempts each message has, instead of the topic's; 0 is no limit."""
+    timeout: OwnTimeout | None = None
+    """How long an attempt may run, instead of the topic's."""
+    backoff: OwnBackoff | None = None
+    """How long to wait before the next attempt, instead of the topic's: a kind, or all parts."""
+    retention: OwnRetention | None = None
+    """How long the archive keeps each message, instead of the topic's."""
     jitter: Annotated[Duration, between(0 * S, timedelta(days=1))] = 0 * S
     """Each message is delayed by up to this time."""
     missed: Literal["skip", "once", "all"] = "once"

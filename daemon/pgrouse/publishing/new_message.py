@@ -163,7 +163,7 @@ def to_columns(message: NewMessage) -> dict[str, Any]:
         "batch_id": _batch(message.batch),
         "expect_result": "true" if message.expect_result else None,
         **waits,
-        **_own_policy(message),
+        **own_policy_columns({name: getattr(message, name) for name in OWN_POLICY}),
     }
     return {column: value for column, value in row.items() if value is not None}
 
@@ -348,8 +348,13 @@ def _check_throttle(message: NewMessage) -> None:
         raise InvalidMessage(f"throttle and on_conflict {message.on_conflict!r} were both given: use 'ignore'")
 
 
-def _own_policy(message: NewMessage) -> dict[str, Any]:
-    given = {name: value for name in OWN_POLICY if (value := getattr(message, name)) is not None}
+def own_policy_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of those settings of `OWN_POLICY` that are given instead of the topic's.
+
+    Raises:
+        InvalidMessage: a value that the setting cannot have; the text names it.
+    """
+    given = {name: settings[name] for name in OWN_POLICY if settings.get(name) is not None}
     if not given:
         return {}
     from pgrouse.config.own_policy import read_own_policy  # noqa: PLC0415 - slow to import: few publishers need it

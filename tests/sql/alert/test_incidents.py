@@ -255,6 +255,7 @@ def test_the_dead_of_an_open_breaker_that_were_redriven_are_never_told(queue: Qu
     redrive(queue, ids)
     queue.later("6 s")
     told(sink)
+    assert queue.value("SELECT state FROM messages.alert_incident WHERE kind = 'dead_message'") == "over"
 
     announce(queue, "closed")
     queue.later("6 s")

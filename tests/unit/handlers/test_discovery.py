@@ -252,7 +252,7 @@ SCHEDULED = """
     @topic("report")
     def report(report: Report): ...
 
-    report.every("0 7 * * *", Report(pages=3), time_zone="Europe/Berlin", jitter="5m", while_paused="skip")
+    report.every("0 7 * * *", Report(pages=3), time_zone="Europe/Berlin", jitter="5m", while_paused="skip", timeout=9)
     """
 
 
@@ -270,7 +270,7 @@ def test_a_schedule_of_code_is_named_after_its_topic_and_the_file_wins(
         "Europe/Berlin",
         {"pages": 3},
     )
-    assert found.while_paused == "skip"
+    assert (found.while_paused, found.timeout) == ("skip", timedelta(seconds=9))
     assert str(settings.origin("schedules", "report", "cron")) == "pgrouse.toml:4"
     assert str(settings.origin("schedules", "report", "time_zone")) == "shop/jobs.py:11"
     assert settings.declared_by("report") == "module shop.jobs"

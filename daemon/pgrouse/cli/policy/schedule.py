@@ -11,7 +11,7 @@ import click
 import psycopg
 from psycopg import errors
 
-from pgrouse.cli.queue.publish import utf8
+from pgrouse.cli.queue.publish import own_policy_options, utf8
 from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.clock import now
@@ -29,6 +29,7 @@ from pgrouse.client.queries.schedule import (
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age, show_ago
 from pgrouse.jsonb import Raw, encode
+from pgrouse.publishing.new_message import own_policy_columns
 from pgrouse.terminal.command import CliSession, CommandGroup
 from pgrouse.terminal.param_types import DURATION, HEADER
 from pgrouse.terminal.table import Column
@@ -36,6 +37,8 @@ from pgrouse.terminal.table import Column
 NEXT = 5
 RUNS = 10
 MISSED_LIMIT = 100
+# What the messages of a schedule may have instead of their topic.
+INHERITED = ("max-attempts", "timeout", "backoff", "retention")
 
 
 @click.group(cls=CommandGroup)
@@ -82,6 +85,7 @@ def schedule() -> None:
     help="Delay each message by up to this, like 5m, at most a day.",
 )
 @click.option("--priority", type=click.IntRange(0, 9), default=5, show_default=True, help="0 goes first, 9 last.")
+@own_policy_options
 @click.option("--key", help="Deduplication key: while a message with it waits, a tick publishes none.")
 @click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
@@ -97,7 +101,7 @@ def add(
     headers: tuple[tuple[str, str], ...],
     missed_limit: int | None,
     replace: bool,
-    **values: str | int | timedelta | None,
+    **values: str | int | timedelta | dict[str, Any] | None,
 ) -> None:
     """Publish a message to TOPIC at the times of CRON.
 
@@ -112,6 +116,7 @@ def add(
         raise click.UsageError(f"--missed-limit needs --missed all, not --missed {values['missed']}")
     given = {
         **values,
+        **own_policy_columns(values),
         "missed_limit": missed_limit or MISSED_LIMIT,
         "name": name,
         "payload": _payload(payload),
@@ -145,6 +150,13 @@ def _payload(text: str | None) -> str:
 )
 @click.option("--jitter", type=DURATION, help="Delay each message by up to this, like 5m, at most a day.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last.")
+@own_policy_options
+@click.option(
+    "--inherit",
+    type=click.Choice(INHERITED),
+    multiple=True,
+    help="Take this from the topic again; may be given several times.",
+)
 @click.option("--key", help="Deduplication key; empty: none.")
 @click.option("--channel", help="Fairness and limit group inside the topic; empty: none.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; all that it had are replaced.")
@@ -157,13 +169,18 @@ def set_(
     payload: str | None,
     headers: tuple[tuple[str, str], ...],
     no_headers: bool,
-    **values: str | int | timedelta | None,
+    inherit: tuple[str, ...],
+    **values: str | int | timedelta | dict[str, Any] | None,
 ) -> int:
     """Change what is given of a schedule. Its next tick follows a new time; the rest stays."""
     if headers and no_headers:
         raise click.UsageError("--header and --no-headers exclude each other")
+    inherited = {name.replace("-", "_"): None for name in inherit}
+    if both := [name for name in inherit if values[name.replace("-", "_")] is not None]:
+        raise click.UsageError(f"--{both[0]} and --inherit {both[0]} exclude each other")
     changes: dict[str, Any] = {column: value for column, value in values.items() if value is not None}
     changes |= {column: changes[column] or None for column in ("key", "channel") if column in changes}
+    changes |= {**own_policy_columns(values), **inherited}
     changes |= {"payload": _payload(payload)} if payload is not None else {}
     changes |= {"headers": encode(dict(headers)) if headers else None} if headers or no_headers else {}
     if not changes:
@@ -285,8 +302,8 @@ def _show(session: CliSession, conn: psycopg.Connection, name: str) -> int:
 
 def _as_json(found: Schedule) -> dict[str, Any]:
     row = asdict(found)
-    payload, headers = row.pop("payload_json"), row.pop("headers_json")
-    return row | {"payload": Raw(payload), "headers": None if headers is None else Raw(headers)}
+    texts = {name: row.pop(f"{name}_json") for name in ("payload", "headers", "backoff")}
+    return row | {name: None if text is None else Raw(text) for name, text in texts.items()}
 
 
 def _print(
@@ -304,6 +321,10 @@ def _print(
         "channel": found.channel,
         "key": found.key,
         "priority": found.priority,
+        "attempts": found.max_attempts,
+        "timeout": found.timeout and show_age(found.timeout),
+        "backoff": found.backoff_json,
+        "retention": found.retention and show_age(found.retention),
         "payload": found.payload_json,
         "headers": found.headers_json,
         "jitter": show_age(found.jitter) if found.jitter else None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pgrouse.publishing.new_message import NewMessage
 
 
+C = TypeVar("C", bound=Callable[..., Any])
+
+
 class BackoffType(click.ParamType[Any]):
     """A kind of backoff, or a JSON object with its parts."""
 
@@ -40,6 +43,27 @@ class BackoffType(click.ParamType[Any]):
             return jsonb.decode(value, "backoff")
         except PgrouseError as error:
             self.fail(str(error), param, ctx)
+
+
+def own_policy_options(command: C) -> C:
+    """Add the options of a policy that messages have themselves."""
+    options = (
+        click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit."),
+        click.option("--timeout", type=DURATION, help="How long an attempt may run, like 30s; instead of the topic's."),
+        click.option(
+            "--backoff",
+            metavar="KIND|JSON",
+            type=BackoffType(),
+            help="How long to wait before the next attempt, instead of the topic's: none, constant, linear, "
+            """exponential, or an object like '{"kind": "constant", "base": "1m"}'.""",
+        ),
+        click.option(
+            "--retention", type=DURATION, help="How long the archive keeps it, like 90d; instead of the topic's."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 # The note next to the id.
@@ -124,16 +148,7 @@ OUTCOMES = {
 )
 @click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
-@click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")
-@click.option("--timeout", type=DURATION, help="How long an attempt may run, like 30s; instead of the topic's.")
-@click.option(
-    "--backoff",
-    metavar="KIND|JSON",
-    type=BackoffType(),
-    help="How long to wait before the next attempt, instead of the topic's: none, constant, linear, exponential, or an "
-    """object like '{"kind": "constant", "base": "1m"}'.""",
-)
-@click.option("--retention", type=DURATION, help="How long the archive keeps it, like 90d; instead of the topic's.")
+@own_policy_options
 @click.pass_obj
 def publish(
     session: CliSession,

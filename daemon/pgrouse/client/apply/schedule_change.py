@@ -26,8 +26,10 @@ from pgrouse.config.topic_policy import show
 from pgrouse.jsonb import encode
 
 LONGEST = 100  # characters of a value in a diff
-JSON_COLUMNS = ("payload", "headers")
-FIND = b"SELECT s.*, s.payload::text AS payload, s.headers::text AS headers FROM messages.schedule AS s ORDER BY s.name"
+JSON_COLUMNS = ("payload", "headers", "backoff")
+FIND = b"""
+  SELECT s.*, s.payload::text AS payload, s.headers::text AS headers, s.backoff::text AS backoff
+  FROM messages.schedule AS s ORDER BY s.name"""
 
 Row = dict[str, Any]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 from pgrouse.client.call import Call, Rows, decoded, first, nothing, query_call, select_call, values
 from pgrouse.client.queries.message import STATE
 from pgrouse.config.duration import AnyDuration
+from pgrouse.config.policy_options import BackoffKind, BackoffOptions
 from pgrouse.topic_pattern import to_regexps
 
 LOCAL_TIMES = b"""
@@ -41,12 +42,12 @@ RUNS = f"""
     LIMIT 1 OFFSET 0) AS s ON r.outcome = 'published'"""  # noqa: S608 - constants only
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 EDITABLE = (
-    *("cron", "time_zone", "topic", "channel", "key", "priority"),
+    *("cron", "time_zone", "topic", "channel", "key", "priority", "max_attempts", "timeout", "backoff", "retention"),
     *("payload", "headers", "jitter", "missed", "missed_limit", "while_paused"),
 )
 COLUMNS = ("name", *EDITABLE, "declared_by")
 # Those that may be NULL.
-OPTIONAL = ("channel", "key", "headers")
+OPTIONAL = ("channel", "key", "headers", "max_attempts", "timeout", "backoff", "retention")
 PAGE = (
     "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(regexps)s::pg_catalog.text[] IS NULL"
     " OR f.topic OPERATOR(pg_catalog.~) ANY (%(regexps)s)) ORDER BY f.name LIMIT %(most)s"
@@ -60,6 +61,10 @@ class ScheduleParts(TypedDict, total=False):
     channel: str | None
     key: str | None
     priority: int
+    max_attempts: int | None
+    timeout: AnyDuration | None
+    backoff: BackoffOptions | BackoffKind | None
+    retention: AnyDuration | None
     headers: Mapping[str, Any] | None
     jitter: AnyDuration
     missed: Literal["skip", "once", "all"]
@@ -82,6 +87,10 @@ class ScheduleSummary:
     Attributes:
         name: the name of the schedule.
         topic: the topic that it publishes to.
+        max_attempts: how many attempts each message has; None: what the topic says.
+        timeout: how long an attempt may run; None: what the topic says; in JSON, in seconds.
+        backoff_json: how long to wait before the next attempt; None: what the topic says.
+        retention: how long the archive keeps each message; None: what the topic says; in JSON, in seconds.
         jitter: each message is delayed by a random time up to this; in JSON, in seconds.
         missed: what happens with ticks that were missed: skip, once or all.
         while_paused: what happens with ticks while the topic is paused: publish or skip.
@@ -106,6 +115,10 @@ class ScheduleSummary:
     channel: str | None
     key: str | None
     priority: int
+    max_attempts: int | None
+    timeout: timedelta | None
+    backoff_json: str | None
+    retention: timedelta | None
     jitter: timedelta
     missed: str
     missed_limit: int
@@ -125,6 +138,8 @@ class ScheduleSummary:
     created_at: datetime
     created_by: str
     declared_by: str | None
+
+    backoff = decoded("backoff_json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +234,8 @@ def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
     """Add a schedule.
 
     Args:
-        given: the columns that are set; payload and headers are JSON text. The others have the defaults of the table.
+        given: the columns that are set; payload, headers and backoff are JSON text. The others have the
+            defaults of the table.
         replace: change the one with this name, if there is one.
     """
     names = [column for column in COLUMNS if given.get(column) is not None]

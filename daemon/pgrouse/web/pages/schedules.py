@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import psycopg
 from fastapi import APIRouter, Form, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
@@ -16,8 +16,9 @@ from pgrouse.client.calls import schedule as calls
 from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.config.duration import parse
+from pgrouse.config.validation_text import describe
 from pgrouse.errors import PgrouseError
-from pgrouse.jsonb import Raw, encode
+from pgrouse.jsonb import Raw, decode, encode
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, run_write, writing
 from pgrouse.web.access.redaction import differs, shown_json
@@ -27,6 +28,7 @@ from pgrouse.web.page import view
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.search.search import DEAD
+from pgrouse.web.v1.schedule import ScheduleChangeRequest, columns
 
 T = TypeVar("T")
 
@@ -37,6 +39,8 @@ NEXT = 5
 RUNS = 25
 # How many of each the list shows.
 SPARK_RUNS = 12
+# What the messages of a schedule may have instead of their topic.
+OWN_SETTINGS = ("max_attempts", "timeout", "backoff", "retention")
 Text = Annotated[str, Form(max_length=200)]
 
 # Longer payloads and headers are not shown whole, and such a payload is not edited here.
@@ -159,12 +163,16 @@ class ScheduleForm(BaseModel):
     missed_limit: int = Field(100, ge=1, le=1000)
     while_paused: str = Field("publish", max_length=200)
     priority: int = Field(5, ge=0, le=9)
+    max_attempts: str = Field("", max_length=200)
+    timeout: str = Field("", max_length=200)
+    backoff: str = Field("", max_length=1000)
+    retention: str = Field("", max_length=200)
 
     def values(self) -> dict[str, Any]:
         """Return the columns; without a payload there is none.
 
         Raises:
-            Problem: 422, the payload, the headers or the jitter cannot be read.
+            Problem: 422, the payload, the headers, the jitter or a setting of the messages cannot be read.
         """
         given = {
             "cron": self.cron.strip(),
@@ -178,8 +186,25 @@ class ScheduleForm(BaseModel):
             "missed": self.missed,
             "missed_limit": self.missed_limit,
             "while_paused": self.while_paused,
+            **self._own_policy(),
         }
         return given | ({"payload": _json("payload", self.payload)} if self.payload.strip() else {})
+
+    def _own_policy(self) -> dict[str, Any]:
+        """Return what its messages have instead of their topic; None where nothing was typed."""
+        typed = {name: text for name in OWN_SETTINGS if (text := getattr(self, name).strip())}
+        try:
+            given: dict[str, Any] = {
+                name: decode(text, name) if name == "max_attempts" or text.startswith("{") else text
+                for name, text in typed.items()
+            }
+            read = ScheduleChangeRequest.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise Problem(422, f"{first['loc'][0]}: {describe(first)}", "invalid_value") from None
+        except PgrouseError as error:
+            raise Problem(422, str(error), "invalid_value") from None
+        return columns(read, OWN_SETTINGS)
 
 
 @router.post("/schedules")

@@ -292,6 +292,8 @@ Seconds = Annotated[
     ),
 ]
 Wait = Annotated[Seconds, duration.between(0 * S, 3650 * DAY)]
+OwnTimeout = Annotated[Seconds, duration.between(0.001 * S, 30 * DAY)]
+OwnRetention = Annotated[Seconds, duration.between(3600 * S, 36_500 * DAY)]
 Lock = Annotated[Seconds, duration.between(0.1 * S, 7 * DAY)]
 Json = Annotated[Any, AfterValidator(_raw)]
 JsonObject = Annotated[

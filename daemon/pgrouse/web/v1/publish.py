@@ -20,9 +20,7 @@ from starlette.responses import Response
 from pgrouse import jsonb
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import SavedAnswer, begin_request, end_request
-from pgrouse.config import duration
-from pgrouse.config.policy_settings import Backoff
-from pgrouse.config.setting_types import TakesKind
+from pgrouse.config.own_policy import OwnBackoff
 from pgrouse.errors import InvalidMessage
 from pgrouse.jsonb import Raw
 from pgrouse.publishing.json_rows import INSERT, row_json
@@ -37,17 +35,16 @@ from pgrouse.web.background.publish_batcher import LARGE_CHARS
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.description.problem_responses import responses
 from pgrouse.web.v1.model import (
-    DAY,
     MAX_ITEMS,
     Base64,
     Id,
     Label,
+    OwnRetention,
+    OwnTimeout,
     RequestModel,
     ResponseModel,
     Rule,
     RuledModel,
-    S,
-    Seconds,
     Timestamp,
     Topic,
     Wait,
@@ -134,12 +131,12 @@ class PublishRequest(RuledModel):
     """How long the message may wait before it expires."""
     max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Overrides the topic's `max_attempts`; 0 is no limit."""
-    timeout: Annotated[Seconds, duration.between(0.001 * S, 30 * DAY)] | None = None
+    timeout: OwnTimeout | None = None
     """How long an attempt may run; overrides the topic's."""
-    backoff: Annotated[Backoff, TakesKind("none", "constant", "linear", "exponential")] | None = None
+    backoff: OwnBackoff | None = None
     """How long to wait before the next attempt: a kind, or an object with `kind` and its other parts; overrides the
     topic's."""
-    retention: Annotated[Seconds, duration.between(3600 * S, 36_500 * DAY)] | None = None
+    retention: OwnRetention | None = None
     """How long the archive keeps the message; overrides the topic's."""
     on_conflict: OnConflict = "error"
     """What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, or `append`

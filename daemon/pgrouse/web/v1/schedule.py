@@ -15,7 +15,9 @@ from pgrouse.client.calls import schedule
 from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.config import duration
-from pgrouse.jsonb import Raw
+from pgrouse.config.own_policy import OwnBackoff
+from pgrouse.config.policy_settings import Backoff
+from pgrouse.jsonb import Raw, encode
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, reading, run_read, writing
 from pgrouse.web.access.redaction import shown_json
@@ -31,6 +33,8 @@ from pgrouse.web.v1.model import (
     JsonObject,
     Label,
     Limit,
+    OwnRetention,
+    OwnTimeout,
     Removal,
     RequestModel,
     ResponseModel,
@@ -70,6 +74,15 @@ class NewSchedule(RequestModel):
     channel: Label | None = None
     key: Label | None = None
     priority: int = Field(default=5, ge=0, le=9)
+    max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Overrides the topic's `max_attempts`; 0 is no limit."""
+    timeout: OwnTimeout | None = None
+    """How long an attempt may run; overrides the topic's."""
+    backoff: OwnBackoff | None = None
+    """How long to wait before the next attempt: a kind, or an object with `kind` and its other parts; overrides the
+    topic's."""
+    retention: OwnRetention | None = None
+    """How long the archive keeps each message; overrides the topic's."""
     headers: JsonObject | None = None
     jitter: UpToADay | None = None
     missed: Literal["skip", "once", "all"] = "once"
@@ -94,6 +107,14 @@ class ScheduleChangeRequest(RequestModel):
     key: Label | None = None
     """null: none."""
     priority: Annotated[int, Field(ge=0, le=9)] = MAYBE
+    max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """null: what the topic says."""
+    timeout: OwnTimeout | None = None
+    """null: what the topic says."""
+    backoff: OwnBackoff | None = None
+    """null: what the topic says."""
+    retention: OwnRetention | None = None
+    """null: what the topic says."""
     headers: JsonObject | None = None
     """null: none."""
     jitter: UpToADay = MAYBE
@@ -222,22 +243,29 @@ async def add_schedule(request: Request, caller: Operator, body: NewSchedule) ->
     """Add a schedule that publishes a message at the times of a cron expression."""
     check_permission(caller, Role.OPERATOR, body.topic)
     async with writing(request, caller) as conn:
-        await run_async(conn, queries.add_schedule(_columns(body, NewSchedule.model_fields)))
+        await run_async(conn, queries.add_schedule(columns(body, NewSchedule.model_fields)))
         found = await _read_visible(conn, caller, Role.OPERATOR, body.name)
     return ApiResponse(_detail(caller, found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
 
 
-def _columns(body: NewSchedule | ScheduleChangeRequest, given: Iterable[str]) -> dict[str, Any]:
+def columns(body: NewSchedule | ScheduleChangeRequest, given: Iterable[str]) -> dict[str, Any]:
+    """Return members of a body as the columns that are sent."""
     values = {name: getattr(body, name) for name in given}
-    return {name: value.text if isinstance(value, Raw) else value for name, value in values.items()}
+    return {name: _column(name, value) for name, value in values.items()}
+
+
+def _column(name: str, value: Any) -> Any:
+    if isinstance(value, Backoff):
+        return encode(value, name)
+    return value.text if isinstance(value, Raw) else value
 
 
 @router.patch("/{name}", response_model=ScheduleDetail, summary="Change a schedule", responses=responses(404))
 async def change_schedule(request: Request, caller: Operator, name: Name, body: ScheduleChangeRequest) -> Response:
-    """Change what is given; the rest stays. null removes channel, key or headers."""
+    """Change what is given; the rest stays. null removes what a schedule need not have."""
     if body.topic is not None:
         check_permission(caller, Role.OPERATOR, body.topic)
-    changes = _columns(body, body.model_fields_set)
+    changes = columns(body, body.model_fields_set)
     async with writing(request, caller) as conn:
         found = await _read_visible(conn, caller, Role.OPERATOR, name)
         if changes:
