@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from datetime import timedelta
 
@@ -100,6 +101,33 @@ def test_the_async_ways_do_the_same(worker):
         return result
 
     assert asyncio.run(work()).return_value == 9
+
+
+def test_a_task_has_settings_of_its_own_instead_of_its_topics():
+    backoff = {"kind": "constant", "base": "1m"}
+    own = tasks.add.using(max_attempts=3, timeout="30s", backoff=backoff, retention="90d", priority=10)
+
+    queued = own.using(timeout=timedelta(minutes=1)).enqueue(2, 3)
+
+    row = json.loads(value("SELECT to_jsonb(m)::text FROM messages.message AS m WHERE m.id = %s", queued.id))
+    assert (row["max_attempts"], row["timeout"], row["retention"]) == (3, "00:01:00", "2160:00:00")
+    assert (row["backoff"], row["priority"]) == (backoff, to_level(10))
+    assert queued.task.timeout == timedelta(minutes=1)
+    assert tasks.add.get_result(queued.id).task == queued.task
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"timeout": "soon"}, "timeout"),
+        ({"retention": "1s"}, "retention"),
+        ({"backoff": {"base": "1m"}}, "kind is missing"),
+        ({"max_attempts": -1}, "max_attempts"),
+    ],
+)
+def test_settings_that_a_message_cannot_have_are_refused_before_it_is_enqueued(wrong, problem):
+    with pytest.raises(InvalidTask, match=problem):
+        tasks.add.using(**wrong)
 
 
 def test_run_after_is_when_a_task_may_run_first(worker):

@@ -35,7 +35,8 @@ from pgrouse.contrib.django.task_api import (
     task_enqueued,
 )
 from pgrouse.contrib.django.task_result import PRIORITY, RUN_AFTER, to_result
-from pgrouse.publishing.new_message import MAX_ID, TOPIC, PublishOptions
+from pgrouse.errors import InvalidMessage
+from pgrouse.publishing.new_message import MAX_ID, TOPIC, NewMessage, PublishOptions, to_columns
 from pgrouse.publishing.publish import publish
 
 QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -80,6 +81,8 @@ class PgrouseBackend(BaseTaskBackend):
                 f"{topic!r:.250} is no topic: a module, its function and the queue have at most 200 letters and "
                 "digits of ASCII, and _"
             )
+        if isinstance(task, QueuedTask):
+            _check_own_settings(task)
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
         """Publish a message for the task, in the transaction of Django's connection.
@@ -162,7 +165,7 @@ def _read(message_id: int) -> MessageRecord | None:
 
 
 def _options(task: Task) -> PublishOptions:
-    options: PublishOptions = {}
+    options = task.publish_options() if isinstance(task, QueuedTask) else PublishOptions()
     headers: dict[str, Any] = {}
     if task.priority != DEFAULT_TASK_PRIORITY:
         options["priority"] = to_level(task.priority)
@@ -174,6 +177,16 @@ def _options(task: Task) -> PublishOptions:
     if headers:
         options["headers"] = headers
     return options
+
+
+def _check_own_settings(task: QueuedTask) -> None:
+    options = task.publish_options()
+    if not options:
+        return
+    try:
+        to_columns(NewMessage(topic=topic_of(task.module_path, task.queue_name), **options))
+    except InvalidMessage as error:
+        raise InvalidTask(str(error)) from None
 
 
 def _aware(moment: datetime) -> datetime:

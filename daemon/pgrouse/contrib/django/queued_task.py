@@ -8,35 +8,68 @@ messages, and a daemon that does not know a task leaves its messages to others.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.utils.module_loading import autodiscover_modules
 
+from pgrouse.config.duration import AnyDuration
+from pgrouse.config.policy_options import BackoffKind, BackoffOptions
 from pgrouse.config.source import Key, Origin
 from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, Task, task_backends
+from pgrouse.publishing.new_message import OWN_POLICY, PublishOptions
 
 # How many of Django's 100 priorities above 0, and below 0, are one of the queue's 5 and 4. There 0 is the first, and 5
 # the default.
 ABOVE, BELOW = 20, 25
 DEFAULT_LEVEL = 5
+# What a task may have instead of its topic.
+OWN_SETTINGS = ("max_attempts", *OWN_POLICY)
 
 _tasks: dict[str, Task] = {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedTask(Task):
     """A task whose backend is this.
 
     Every one is known by the path of its function, so that a daemon finds those of the project.
+
+    Attributes:
+        max_attempts: how many attempts its message has, instead of what its topic says; 0 is no limit.
+        timeout: how long an attempt may run, as a publish takes it.
+        backoff: how long to wait before the next attempt: a kind like "exponential", or its parts.
+        retention: how long the archive keeps the message, and so the result.
     """
 
-    __slots__ = ()
+    # They say how it runs, not which task it is.
+    max_attempts: int | None = field(default=None, compare=False)
+    timeout: AnyDuration | None = field(default=None, compare=False)
+    backoff: BackoffOptions | BackoffKind | None = field(default=None, compare=False)
+    retention: AnyDuration | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Check the task, and remember it."""
         Task.__post_init__(self)
         _tasks[self.module_path] = self
+
+    def using(self, **changes: Any) -> QueuedTask:
+        """Return the task with other options: those of Django, and `max_attempts`, `timeout`, `backoff`, `retention`.
+
+        Raises:
+            InvalidTask: a value that the option cannot have.
+        """
+        own = {name: changes.pop(name) for name in OWN_SETTINGS if name in changes}
+        changed: QueuedTask = Task.using(self, **changes)
+        return replace(changed, **own) if own else changed
+
+    def publish_options(self) -> PublishOptions:
+        """Return what its message has instead of its topic."""
+        return cast(
+            "PublishOptions", {name: value for name in OWN_SETTINGS if (value := getattr(self, name)) is not None}
+        )
 
 
 def known_tasks() -> list[Task]:
