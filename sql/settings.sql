@@ -31,7 +31,10 @@ BEGIN
         batch_progress check_batches examine_archive examine_conditions examine_ticks group_new_alerts latency
         list_exports list_topics lock_holders maintain_partitions new_blocked oldest_ready prune_mutexes
         publish_staged recount_depth renotify_stale resume run_schedule save_step settle_delivery stats throughput
-        topic_state'),
+        topic_state workflow_state'),
+      -- It joins thousands of rows that it has computed with each other, of which no statistics tell: they are hashed.
+      (ARRAY['enable_seqscan=off', 'enable_nestloop=off', 'jit=off'], '
+        workflow_messages'),
       (ARRAY['jit=off'], '
         examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.

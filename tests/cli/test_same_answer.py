@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -214,3 +215,49 @@ def test_of_the_worker_that_runs_a_message(database: Database, queue: Queue) -> 
     counted = {each.worker for each in run(conn, count_held())}
     listed = {each.worker for each in run(conn, find_held(5))}
     assert counted == listed == {"http:w/7", "daemon-1"}
+
+
+def test_of_a_workflow_whose_first_message_was_redriven(
+    pgrouse: Shell, database: Database, queue: Queue, http: httpx.Client
+) -> None:
+    first, other = queue.publish("w.first"), queue.publish("w.other")
+    second, third = queue.send(topic="w.second", after=[first]).id, queue.send(topic="w.third", after=[first, other]).id
+    queue.settle("fail", queue.claim("w.first", "w.other"), ["boom", "boom"])
+    became = queue.row("SELECT * FROM messages.redrive(%s)", [[first]]).message_id
+
+    # HTTP
+    (listed,) = http.get("/v1/workflows").json()["workflows"]
+    one = http.get(f"/v1/workflows/{first}").json()
+    messages = {each["id"]: each for each in one.pop("messages")}
+    assert one == listed
+    assert {name: listed[name] for name in ("id", "state", "topic", "total", "live", "held", "dead")} == {
+        "id": first,
+        "state": "held",
+        "topic": "w.first",
+        "total": 4,
+        "live": 3,
+        "held": 1,
+        "dead": 1,
+    }
+    states = {became: "ready", other: "failed", second: "blocked", third: "blocked"}
+    assert {each: message["state"] for each, message in messages.items()} == states
+    assert {each: message["after"] for each, message in messages.items() if message["after"]} == {
+        second: [became],
+        third: [became, other],
+    }
+    # the dashboard
+    listed_page, page = http.get("/workflows").text, http.get(f"/workflows/{first}").text
+    assert all(f">{text}</" in listed_page for text in ("w.first", "1 of 4", "held"))
+    assert all(text in page for text in (">held</span>", "1 of 4", "/topics/w.first"))
+    tabs = dict(re.findall(r'>([A-Z][a-z ]+) <span class="number">(\d+)<', page))
+    assert tabs == {"All": "4", "Not ended": "3", "Held": "1", "Dead": "1"}
+    # the command line, of what a message waits for
+    shown = pgrouse("message", "show", str(third), "--json").object
+    assert {each["id"]: each["state"] for each in shown["before"]} == {became: "ready", other: "failed"}
+    # SQL
+    counted = queue.row("SELECT * FROM messages.workflow_state(%s)", [[first]])._asdict()
+    assert {name: counted[name] for name in listed if not name.endswith("_at")} == {
+        name: value for name, value in listed.items() if not name.endswith("_at")
+    }
+    rows = queue.rows("SELECT * FROM messages.workflow_messages(%s)", [first])
+    assert {each.id: each.state for each in rows} == states

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
-from pgrouse.client.queries.workflow import MAX_MESSAGES, Workflow, WorkflowMessage
+from pgrouse.client.calls.monitoring.state import Workflow
+from pgrouse.client.calls.workflow import WorkflowMessage
 from pgrouse.client.redrive import DEAD
+
+WorkflowWord = Literal["running", "held", "failed", "cancelled", "finished"]
 
 
 @dataclass(frozen=True)
@@ -15,8 +19,7 @@ class WorkflowGraph:
 
     Attributes:
         workflow: what became of it.
-        messages: in the order in which they were published; one that was redriven is replaced by what it became, and
-            `after` names the messages as they are here.
+        messages: in the order in which they were published; one that was redriven is replaced by what it became.
     """
 
     workflow: Workflow
@@ -39,53 +42,3 @@ class WorkflowGraph:
 
     def _own(self, may: Callable[[str], bool]) -> list[WorkflowMessage]:
         return [each for each in self.messages if each.topic and self.is_own(each) and may(each.topic)]
-
-
-def make_graph(workflow_id: int, found: Sequence[WorkflowMessage], sees: Callable[[str], bool]) -> WorkflowGraph | None:
-    """Make the graph of a workflow of those of its messages that may be seen.
-
-    Args:
-        workflow_id: which.
-        found: what `find_workflow_messages` has read.
-        sees: whether messages of a topic may be seen.
-
-    Returns:
-        None: no message of it is kept that may be seen.
-    """
-    seen = [each for each in found if each.topic is None or sees(each.topic)]
-    if not any(each.topic for each in seen):
-        return None
-    messages = fold(seen)
-    return WorkflowGraph(summarize(workflow_id, messages, is_whole=len(found) < MAX_MESSAGES), messages)
-
-
-def fold(found: Sequence[WorkflowMessage]) -> list[WorkflowMessage]:
-    """Put the message that each redriven one became in its place."""
-    by_id = {each.id: each for each in found}
-
-    def latest(message_id: int) -> int:
-        while (became := by_id[message_id].redriven_as) in by_id:
-            message_id = became
-        return message_id
-
-    places = dict.fromkeys(latest(each) for each in sorted(by_id))
-    return [
-        replace(each, after=list(dict.fromkeys(latest(before) for before in each.after or () if before in by_id)))
-        for each in map(by_id.__getitem__, places)
-    ]
-
-
-def summarize(workflow_id: int, messages: Sequence[WorkflowMessage], *, is_whole: bool) -> Workflow:
-    """Count what became of the messages of a workflow."""
-    return Workflow(
-        id=workflow_id,
-        topic=next((each.topic for each in messages if each.topic), None),
-        total=len(messages),
-        live=sum(each.is_live for each in messages),
-        held=sum(bool(each.is_held) for each in messages),
-        dead=sum(each.state in DEAD for each in messages),
-        cancelled=sum(each.state == "cancelled" for each in messages),
-        created_at=min((each.created_at for each in messages if each.created_at), default=None),
-        last_ended_at=max((each.archived_at for each in messages if each.archived_at), default=None),
-        is_whole=is_whole,
-    )

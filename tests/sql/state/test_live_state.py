@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgrouse.client.call import run
+from pgrouse.client.calls.workflow import workflow_messages
 from pgrouse.client.queries.message import find_live, find_message
-from pgrouse.client.queries.workflow import find_workflow_messages
 from tests.sql.queue import Queue
 
 HOUR = ["1 hour"]
@@ -51,12 +51,12 @@ def words(queue: Queue, message_id: int) -> dict[str, str]:
     record = run(queue.conn, find_message(message_id))
     assert record is not None
     listed = run(queue.conn, find_live("t", None, None, 0, 10))
-    of_workflow = {each.id: each.state for each in run(queue.conn, find_workflow_messages(message_id))}
+    of_workflow = {each.id: each.state for each in run(queue.conn, workflow_messages(message_id))}
     return {face: queue.value(statement) for face, statement in read.items()} | {
         "find_message": record.state,
         "find_live": listed[0].state,
         "find_live by state": next(state for state in STATES if run(queue.conn, find_live("t", None, state, 0, 10))),
-        "find_workflow_messages": str(of_workflow[message_id]),
+        "workflow_messages": str(of_workflow[message_id]),
     }
 
 

@@ -11,17 +11,12 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead, operate
+from pgrouse.client.calls.monitoring.state import Workflow, workflow_state
+from pgrouse.client.calls.workflow import MAX_MESSAGES, WorkflowMessage, workflow_messages
 from pgrouse.client.clock import now
-from pgrouse.client.queries.workflow import (
-    Workflow,
-    WorkflowMessage,
-    WorkflowWord,
-    find_workflow_messages,
-    find_workflows,
-    workflow_of,
-)
+from pgrouse.client.queries.workflow import latest_workflows, workflow_of
 from pgrouse.client.redrive import RateSpreader
-from pgrouse.client.workflow_graph import WorkflowGraph, make_graph
+from pgrouse.client.workflow_graph import WorkflowGraph, WorkflowWord
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago
 from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
@@ -72,7 +67,7 @@ def list_workflows(session: CliSession, state: WorkflowWord | None, before: int 
         Column("CANCELLED", "cancelled", "{:,}".format, right=True),
         Column("CREATED", "age"),
     ]
-    rows = [_as_json(each) if session.as_json else _listed(each, clock) for each in found]
+    rows = [asdict(each) if session.as_json else _listed(each, clock) for each in found]
     session.rows(columns, rows, "no workflow: publish a message with `--after`")
     if continues is not None:
         session.note(f"older ones were not looked at: go on with --before {continues}")
@@ -83,15 +78,20 @@ def _find(
 ) -> tuple[list[Workflow], int | None]:
     """Return workflows in a state, and the id below which were not looked at although fewer than `limit` were found."""
     if state is None:
-        return run(conn, find_workflows(before=before, regexps=None, most=limit)), None
+        return _read(conn, before, limit), None
     found: list[Workflow] = []
     for _ in range(0, MAX_EXAMINED, PAGE):
-        page = run(conn, find_workflows(before=before, regexps=None, most=PAGE))
+        page = _read(conn, before, PAGE)
         found += [each for each in page if each.state == state]
         if len(found) >= limit or len(page) < PAGE:
             return found[:limit], None
         before = page[-1].id
     return found, before
+
+
+def _read(conn: psycopg.Connection, before: int | None, limit: int) -> list[Workflow]:
+    ids = run(conn, latest_workflows(before=before, most=limit))
+    return run(conn, workflow_state(ids))
 
 
 @workflow.command()
@@ -104,7 +104,7 @@ def show(session: CliSession, message_id: int) -> int:
     if graph is None:
         return _unknown(session, message_id)
     if session.as_json:
-        session.record(_as_json(graph.workflow) | {"messages": [_message_as_json(each) for each in graph.messages]})
+        session.record(asdict(graph.workflow) | {"messages": [asdict(each) for each in graph.messages]})
         return ExitCode.OK
     _print(session, graph.workflow, clock)
     session.rows(MESSAGE_COLUMNS, [_shown(each) for each in graph.messages], "")
@@ -151,8 +151,8 @@ def _graph(conn: psycopg.Connection, message_id: int) -> WorkflowGraph | None:
     workflow_id = run(conn, workflow_of(message_id))
     if workflow_id is None:
         return None
-    found = run(conn, find_workflow_messages(workflow_id))
-    return make_graph(workflow_id, found, lambda _: True)
+    (found,) = run(conn, workflow_state([workflow_id], limit=MAX_MESSAGES))
+    return WorkflowGraph(found, run(conn, workflow_messages(workflow_id))) if found.topic else None
 
 
 def _unknown(session: CliSession, message_id: int) -> ExitCode:
@@ -160,20 +160,12 @@ def _unknown(session: CliSession, message_id: int) -> ExitCode:
     return ExitCode.FOUND_A_PROBLEM
 
 
-def _as_json(found: Workflow) -> dict[str, Any]:
-    return asdict(found) | {"state": found.state}
-
-
 def _listed(found: Workflow, clock: datetime) -> dict[str, Any]:
-    return _as_json(found) | {"age": found.created_at and show_ago(clock - found.created_at)}
-
-
-def _message_as_json(each: WorkflowMessage) -> dict[str, Any]:
-    return {name: value for name, value in asdict(each).items() if name != "redriven_as"}
+    return asdict(found) | {"age": found.created_at and show_ago(clock - found.created_at)}
 
 
 def _shown(each: WorkflowMessage) -> dict[str, Any]:
-    held, after = "held" if each.is_held else None, ", ".join(map(str, each.after or ())) or None
+    held, after = "held" if each.is_held else None, ", ".join(map(str, each.after)) or None
     return asdict(each) | {"held": held, "comes_after": after}
 
 

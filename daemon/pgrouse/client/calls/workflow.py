@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pgrouse.client.call import Call, binding
+
+# How many messages of one workflow are read at most.
+MAX_MESSAGES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,42 @@ class EndedPredecessor:
     result: str | None
     output: str | None
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowMessage:
+    """A message of a workflow; one that was redriven is replaced by what it became.
+
+    Attributes:
+        after: the messages that it comes after, as they are in this workflow.
+        workflow_id: the workflow that it belongs to; None: it comes after none.
+        topic: None: nothing of the message is kept.
+        state: its state, or blocked: it waits for others; None: nothing of the message is kept.
+        is_held: whether it waits for a message that did not succeed.
+    """
+
+    id: int
+    after: Sequence[int]
+    workflow_id: int | None
+    topic: str | None
+    state: str | None
+    attempts: int | None
+    created_at: datetime | None
+    archived_at: datetime | None
+    batch_id: int | None
+    is_held: bool
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.topic is not None and self.archived_at is None
+
+
+@binding
+def workflow_messages(
+    id: int, topics: Sequence[str] | None = None, limit: int | None = None
+) -> Call[list[WorkflowMessage]]:
+    """Return the messages of a workflow: the latest, of these topics."""
 
 
 @binding

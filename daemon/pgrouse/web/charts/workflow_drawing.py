@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pgrouse.client.queries.workflow import WorkflowMessage
+from pgrouse.client.calls.workflow import WorkflowMessage
 from pgrouse.web.search.search import DEAD
 
 # Workflows with more messages have a box for all of one topic that are equally far from the beginning.

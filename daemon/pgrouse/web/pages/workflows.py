@@ -10,7 +10,8 @@ from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.queries.workflow import WorkflowMessage, find_workflows
+from pgrouse.client.calls.workflow import WorkflowMessage
+from pgrouse.client.queries.workflow import latest_workflows
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.format import plural
 from pgrouse.web.access.caller import Caller
@@ -23,7 +24,14 @@ from pgrouse.web.page.bulk_actions import BATCH_TIME
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.search.search import DEAD, parse_id
-from pgrouse.web.search.workflow_graph import cancel_live, dead_ids, live_ids, read_graph, redrive_dead
+from pgrouse.web.search.workflow_graph import (
+    cancel_live,
+    dead_ids,
+    live_ids,
+    read_graph,
+    read_workflows,
+    redrive_dead,
+)
 
 router = APIRouter()
 
@@ -36,7 +44,7 @@ STATE_KINDS = {"running": "info", "held": "bad", "failed": "bad", "cancelled": "
 TABS: dict[str, tuple[str, Callable[[WorkflowMessage], bool]]] = {
     "": ("All", lambda _: True),
     "live": ("Not ended", lambda each: each.is_live),
-    "held": ("Held", lambda each: bool(each.is_held)),
+    "held": ("Held", lambda each: each.is_held),
     "dead": ("Dead", lambda each: each.state in DEAD),
     "cancelled": ("Cancelled", lambda each: each.state == "cancelled"),
     "success": ("Success", lambda each: each.state == "success"),
@@ -51,14 +59,13 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     if state and state not in STATE_KINDS:
         raise Problem(422, f"there is no state {state[:50]!r}: use one of {', '.join(STATE_KINDS)}", "invalid_filter")
     most = MAX_EXAMINED if state else PAGE_SIZE
-    call = find_workflows(before=parse_id(before) if before else None, regexps=caller.regexps, most=most)
-    found = await run_async(conn, call)
+    ids = await run_async(conn, latest_workflows(before=parse_id(before) if before else None, most=most))
     return {
-        "workflows": [each for each in found if each.total and state in ("", each.state)],
+        "workflows": await read_workflows(conn, caller, ids, state or None),
         "state": state,
         "kinds": STATE_KINDS,
         "is_first": not before,
-        "next": found[-1].id if len(found) == most else None,
+        "next": ids[-1] if len(ids) == most else None,
     }
 
 

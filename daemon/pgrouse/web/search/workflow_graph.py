@@ -8,8 +8,10 @@ from typing import Any
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead, operate
 from pgrouse.client.calls.dead import Redriven
-from pgrouse.client.queries.workflow import find_workflow_messages, workflow_of
-from pgrouse.client.workflow_graph import WorkflowGraph, make_graph
+from pgrouse.client.calls.monitoring.state import Workflow, workflow_state
+from pgrouse.client.calls.workflow import MAX_MESSAGES, workflow_messages
+from pgrouse.client.queries.workflow import workflow_of
+from pgrouse.client.workflow_graph import WorkflowGraph
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
 from pgrouse.web.http.problem import Problem
@@ -22,11 +24,18 @@ async def read_graph(conn: Connection, caller: Caller, message_id: int) -> Workf
         Problem: 404, there is none that the caller may see.
     """
     workflow_id = await run_async(conn, workflow_of(message_id))
-    found = [] if workflow_id is None else await run_async(conn, find_workflow_messages(workflow_id))
-    graph = None if workflow_id is None else make_graph(workflow_id, found, caller.sees)
-    if graph is None:
-        raise Problem(404, f"message {message_id} is in no workflow", "not_found")
-    return graph
+    if workflow_id is not None:
+        messages = await run_async(conn, workflow_messages(workflow_id, caller.topics))
+        (workflow,) = await run_async(conn, workflow_state([workflow_id], caller.topics, MAX_MESSAGES))
+        if workflow.topic is not None:
+            return WorkflowGraph(workflow, messages)
+    raise Problem(404, f"message {message_id} is in no workflow", "not_found")
+
+
+async def read_workflows(conn: Connection, caller: Caller, ids: list[int], state: str | None) -> list[Workflow]:
+    """Read those of some workflows of which the caller may see a message, and that are in a state; None = any."""
+    found = await run_async(conn, workflow_state(ids, caller.topics))
+    return [each for each in found if each.total and state in (None, each.state)]
 
 
 def live_ids(caller: Caller, graph: WorkflowGraph) -> list[int]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from pgrouse.client.queries.workflow import Workflow, WorkflowMessage, WorkflowWord, find_workflows
-from pgrouse.web.access.database_pool import reading, run_read, writing
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.monitoring.state import Workflow
+from pgrouse.client.calls.workflow import WorkflowMessage
+from pgrouse.client.queries.workflow import latest_workflows
+from pgrouse.client.workflow_graph import WorkflowWord
+from pgrouse.web.access.database_pool import reading, writing
 from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.page.bulk_actions import BATCH_TIME
-from pgrouse.web.search.workflow_graph import cancel_live, read_graph, redrive_dead
+from pgrouse.web.search.workflow_graph import cancel_live, read_graph, read_workflows, redrive_dead
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.dead import RedriveOutcome, RedriveSettings
 from pgrouse.web.v1.description.problem_responses import responses
@@ -38,7 +42,7 @@ class WorkflowPage(ResponseModel):
     next: str | None
 
 
-@members_of(WorkflowMessage, without=("redriven_as",))
+@members_of(WorkflowMessage)
 class WorkflowNode(ResponseModel):
     """A message of a workflow."""
 
@@ -91,9 +95,10 @@ async def list_workflows(
 ) -> Response:
     """List workflows; of a large one the latest messages are counted."""
     before = cursor.decode_id("workflows", cursor_)
-    found = await run_read(request, find_workflows(before=before, regexps=caller.regexps, most=limit))
-    shown = [each for each in found if each.total and state in (None, each.state)]
-    end = cursor.encode_end("workflows", [each.id for each in found], limit)
+    async with reading(request) as conn:
+        ids = await run_async(conn, latest_workflows(before=before, most=limit))
+        shown = await read_workflows(conn, caller, ids, state)
+    end = cursor.encode_end("workflows", ids, limit)
     return ApiResponse({"workflows": list(map(WorkflowSummary.of, shown)), "next": end})
 
 

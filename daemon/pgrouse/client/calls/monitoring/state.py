@@ -1,4 +1,4 @@
-"""The state of topics."""
+"""The states of topics and of workflows."""
 
 from __future__ import annotations
 
@@ -50,6 +50,45 @@ class TopicState:
         return self.paused_topic == self.topic
 
 
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """A workflow, and what became of its messages.
+
+    Attributes:
+        id: that of its first message.
+        state: running, or held: a message waits for one that did not succeed; when all have ended: failed (some are
+            dead), cancelled or finished.
+        topic: that of its first message of which something is kept.
+        total: how many messages it has.
+        live: how many of them have not ended.
+        held: how many of those wait for one that did not succeed.
+        dead: how many died, without those that were redriven.
+        cancelled: how many were cancelled.
+        created_at: when its first message was published.
+        last_ended_at: when the latest of those that ended did.
+        is_whole: false: it may have more messages: the latest were counted.
+    """
+
+    id: int
+    state: str
+    topic: str | None
+    total: int
+    live: int
+    held: int
+    dead: int
+    cancelled: int
+    created_at: datetime | None
+    last_ended_at: datetime | None
+    is_whole: bool
+
+
 @binding
 def topic_state(topics: Sequence[str] | None = None) -> Call[list[TopicState]]:
     """Say which topics are stopped, and by what: those given, or '*' and all with a policy or a breaker."""
+
+
+@binding
+def workflow_state(
+    ids: Sequence[int], topics: Sequence[str] | None = None, limit: int | None = None
+) -> Call[list[Workflow]]:
+    """Say what became of workflows, the highest id first: of each the latest messages, of these topics."""
