@@ -204,7 +204,7 @@ def _comparisons() -> dict[str, Benchmark]:
     """Install the peers; return the comparisons with them."""
     among = Field.install(lambda said: click.echo(said, err=True))
     return {
-        name: lambda postgres, machine, compare=compare: compare(postgres, machine, among, rounds=3)
+        name: lambda postgres, machine, compare=compare: compare(postgres, machine, among, rounds=5)
         for name, compare in COMPARISONS.items()
     }
 

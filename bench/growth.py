@@ -84,7 +84,7 @@ class Worker:
             call = claim("bench", self.state.topics, batch, after_topic=self._after_topic, after_channels=channels)
             rows = call.read(self.conn.execute(call.statement, call.values, binary=True).fetchall())
         topic, channel = rows[-1].topic, rows[-1].channel
-        self._after_topic = topic if len(self.state.topics) > 1 else None
+        self._after_topic = topic if self.state.topics != ("noop",) else None
         if channel is not None:
             self._after_channels[topic] = channel
         return rows
@@ -124,6 +124,7 @@ def _kinds(ready: int, archived: int) -> Iterator[tuple[Sequence[State], Sequenc
     few = growth_states.READY
     yield [growth_states.ready(few), growth_states.ready(ready), _behind_a_snapshot(few)], [10, 1000]
     yield [growth_states.topics(10, 10), growth_states.topics(10_000, 10), growth_states.topics(10_000, 10_000)], [10]
+    yield [growth_states.topics(10, None), growth_states.topics(10_000, None)], [10]
     yield [growth_states.delayed(200), growth_states.delayed(200_000)], [10]
     yield [growth_states.ordered(200), growth_states.ordered(200_000)], [10]
     yield [growth_states.archived(few), growth_states.archived(archived)], [10, 1000]

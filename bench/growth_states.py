@@ -29,7 +29,7 @@ class State:
     Attributes:
         what: a description of its contents.
         statements: the statements that fill it.
-        topics: the topics that the worker names.
+        topics: the topics and patterns that the worker names.
         hold: a context that lasts while it is processed.
         archived: how many messages were archived, with the ids from 1 on.
     """
@@ -58,14 +58,15 @@ def ready(messages: int, what: str = "", hold: Hold = _hold_nothing) -> State:
     return State(what or f"{messages:,} ready", filled, hold=hold)
 
 
-def topics(number: int, named: int) -> State:
-    """Return this many topics with messages, and a worker for some of them."""
-    what = f"{number:,} topics" + (f", a worker of {named:,}" if named > 10 else "")
+def topics(number: int, named: int | None) -> State:
+    """Return this many topics with messages, and a worker for some of them; None: for the pattern of all."""
+    worker = "a worker of topic.*" if named is None else f"a worker of {named:,}"
     filled = [
         "INSERT INTO messages.message (topic, payload)"
-        f" SELECT 'topic-' || n % {number}, '{{\"n\": 1}}' FROM generate_series(1, {TOPIC_MESSAGES}) AS n"
+        f" SELECT 'topic.' || n % {number}, '{{\"n\": 1}}' FROM generate_series(1, {TOPIC_MESSAGES}) AS n"
     ]
-    return State(what, filled, [f"topic-{n}" for n in range(named)])
+    handled = ["topic.*"] if named is None else [f"topic.{n}" for n in range(named)]
+    return State(f"{number:,} topics, {worker}", filled, handled)
 
 
 def delayed(channels: int) -> State:
