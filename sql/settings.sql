@@ -50,7 +50,7 @@ BEGIN
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '
         apply_batch_changes_at_commit claim_with_next_due claimed_ids completion_states defer fail heartbeat
-        read_claimed reject release results retry wait_for_event'),
+        read_claimed reject release results retry save_logs wait_for_event'),
       -- It locks its rows in the order of their ids, as an index has them.
       (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
         'plan_cache_mode=force_generic_plan'], '

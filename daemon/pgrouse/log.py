@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, TextIO
 
@@ -36,6 +37,10 @@ LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthli
 LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log", "msg")
 # Keys whose text has several lines on a terminal.
 BELOW_THE_LINE = ("exception", "stack")
+# Keys that a line of an attempt does not repeat: they are in its beginning, or known of the attempt.
+OF_EVERY_LINE = ("event", "level", "timestamp", "logger", "_record", "_from_structlog")
+OF_THE_ATTEMPT = ("message_id", "topic", "attempt", "trace_id", "span_id")
+NOT_IN_LINES = frozenset([*OF_EVERY_LINE, *OF_THE_ATTEMPT, *BELOW_THE_LINE])
 
 
 def setup(config: Config, stream: TextIO | None = None) -> None:
@@ -45,13 +50,18 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
         config: sections `log` (what and how) and `database` (passwords to hide).
         stream: where to write; by default the standard error.
     """
+    _configure(config.log, secrets_of(config), stream or sys.stderr)
+
+
+def secrets_of(config: Config) -> list[str]:
+    """Return what no log line may contain: the passwords, tokens and keys of a configuration."""
     from pgrouse.alerts.sinks import read_sinks  # noqa: PLC0415 - slow to import: children do without it
 
     of_sinks = [secret for each in read_sinks(config) for secret in each.secrets()]
     of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn)
     named = [key.env for key in config.crypto.keys.values() if key.env]
     of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= SHORTEST_SECRET]
-    _configure(config.log, [*of_sinks, *of_databases, *_secrets_of_environment(), *of_keys], stream or sys.stderr)
+    return [*of_sinks, *of_databases, *secrets_of_environment(), *of_keys]
 
 
 def setup_child(settings: LogSettings) -> None:
@@ -59,10 +69,11 @@ def setup_child(settings: LogSettings) -> None:
 
     It does not get the daemon's secrets, and hides those that it can find out.
     """
-    _configure(settings, _secrets_of_environment(), sys.stderr)
+    _configure(settings, secrets_of_environment(), sys.stderr)
 
 
-def _secrets_of_environment() -> list[str]:
+def secrets_of_environment() -> list[str]:
+    """Return the passwords in the variables of the environment."""
     of_libpq = make_conninfo(password=os.environ.get("PGPASSWORD"))
     return dsn.secrets(of_libpq, os.environ.get("PGROUSE_DSN"), os.environ.get("DATABASE_URL"))
 
@@ -108,6 +119,30 @@ def _formatter(settings: LogSettings, stream: TextIO, common: list[Processor]) -
             _console(stream) if as_console else _json(),
         ],
     )
+
+
+def lines_formatter(secrets: list[str]) -> logging.Formatter:
+    """Return the formatter of lines that are kept with an attempt: time, level, logger, text, values, traceback."""
+    render_error = structlog.processors.ExceptionRenderer(_format_error)
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[_remove_addresses],
+        processors=[render_error, PlainEvent(secrets), _to_line],
+    )
+
+
+def _to_line(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    record: logging.LogRecord = event["_record"]
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    values = [f"{name}={_shown(value)}" for name, value in event.items() if name not in NOT_IN_LINES]
+    below = [str(event[name]) for name in BELOW_THE_LINE if event.get(name)]
+    text = "\n".join([" ".join([str(event.get("event", "")), *values]), *below])
+    # Only the first line begins at the margin: no text looks like the next event.
+    line = str(_printable("exception", f"{at} {record.levelname} {record.name}: {text}"))
+    return line.replace("\n", "\n    ")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and value and not any(map(str.isspace, value)) else repr(value)
 
 
 def _console(stream: TextIO) -> Processor:

@@ -1,9 +1,9 @@
 -- Deletes what is over: workers that were not seen for an hour, unless no worker is alive (over HTTP: for five minutes,
 -- in any case), flags that expired a minute ago or were not set for an hour, places of the low-water marks that have no
--- message, waiters whose time is over, steps and lists of predecessors whose message is gone, keys that are free or not
--- throttled any more, pauses of channels that are over, jobs of bulk publishing and what they left, cursors of earlier
--- claims, expired sessions and stored answers, old batches. It also removes from rates what an older, stricter policy
--- charged.
+-- message, waiters whose time is over, steps, log lines and lists of predecessors whose message is gone, keys that are
+-- free or not throttled any more, pauses of channels that are over, jobs of bulk publishing and what they left, cursors
+-- of earlier claims, expired sessions and stored answers, old batches. It also removes from rates what an older,
+-- stricter policy charged.
 --
 -- Result: how many rows.
 -- Errors: none.
@@ -36,6 +36,7 @@ BEGIN
   END IF;
   v_all := v_all + messages.prune_steps();
   v_all := v_all + messages.prune_predecessors();
+  v_all := v_all + messages.prune_logs();
   v_all := v_all + messages.prune_waiters();
   v_all := v_all + messages.prune_keys();
   v_all := v_all + messages.prune_throttles();

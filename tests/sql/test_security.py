@@ -86,7 +86,7 @@ MAY_CALL = {
         *("fire_schedules", "next_schedule_due", "next_ticks"),
         *("claim_delivery", "settle_delivery", "alerting_problem"),
         *("read_claimed", "claimed_ids", "results", "count_ready", "lock_consumer"),
-        *("save_step", "load_steps", "predecessors", "completion_states"),
+        *("save_step", "load_steps", "save_logs", "predecessors", "completion_states"),
         *("load_events", "wait_for_event", "signal", "signal_key", "sign_signal"),
     },
     "operator": {

@@ -88,6 +88,7 @@ class AsyncClient:
     publish = _in_thread(Client.publish)
     publish_many = _in_thread(Client.publish_many)
     message = _in_thread(Client.message)
+    logs = _in_thread(Client.logs)
     edit = _in_thread(Client.edit)
     signal = _in_thread(Client.signal)
     signal_key = _in_thread(Client.signal_key)

@@ -34,7 +34,7 @@ from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
 from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds
 from pgrouse.client.queries.batch import BatchWord, find_batches
-from pgrouse.client.queries.message import MessageRecord, find_message
+from pgrouse.client.queries.message import AttemptLog, MessageRecord, find_logs, find_message
 from pgrouse.client.queries.schedule import PastRun, Schedule, ScheduleChanges
 from pgrouse.client.queries.topic import (
     Subscription,
@@ -160,6 +160,10 @@ class Client:
         if found is None:
             raise MessageNotFound(f"there is no message {id}: it was never published, or was deleted from the archive")
         return found
+
+    def logs(self, id: int) -> list[AttemptLog]:  # noqa: A002 - as in SQL
+        """Return the log lines of the attempts of a message, the first attempt first, if its topic keeps them."""
+        return self._run(find_logs(id))
 
     def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002 - as in SQL
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""

@@ -63,6 +63,20 @@ class Settlement:
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedLines:
+    """The log lines of one attempt that ended.
+
+    Attributes:
+        text: the last lines; fit for PostgreSQL.
+        left_out: how many lines before them are left out.
+    """
+
+    message: Message
+    text: str
+    left_out: int
+
+
 # The SQL function of each kind, and its arguments except ids and claims, each with the field of a settlement that it
 # has.
 SETTLE_FUNCTIONS: dict[SettleKind, tuple[Callable[..., Call[list[int]]], dict[str, str]]] = {

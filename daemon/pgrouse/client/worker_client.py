@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,11 +22,13 @@ from psycopg.rows import tuple_row
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.processing import claim, run, settle, wake
 from pgrouse.client.message import Message, claim_refs
-from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
+from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement, settlement_call
 from pgrouse.connection_schema import schema_of
 
 T = TypeVar("T")
 
+# How many characters of log lines one statement has.
+MAX_LOGS = 8_000_000
 # A claim does not wait for the disk: a crash of the server undoes a lock, and the fence does the rest. A transaction
 # that settles waits. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
 NO_FLUSH = b"pg_catalog.set_config('synchronous_commit', 'off', true)"
@@ -146,6 +148,7 @@ class WorkerClient:
         request: ClaimRequest | None,
         *,
         started: Sequence[Message] = (),
+        logs: Sequence[LoggedLines] = (),
         arm: tuple[list[str], float] | None = None,
         disarm: bool = False,
     ) -> TurnResult:
@@ -155,11 +158,12 @@ class WorkerClient:
             settlements: the attempts to settle: a transaction for each kind, the last together with the claim.
             request: what to claim; None claims nothing.
             started: messages that had waited in the worker and have started since: their run is counted now.
+            logs: the log lines to keep of attempts that ended.
             arm: topics and seconds until the next poll: commit the flag and draw an own transaction id, before the
                 claim.
             disarm: take down the flag, in the transaction of the claim; publishes look for sleepers no longer after it.
         """
-        others = settlements or started or arm is not None or disarm
+        others = settlements or started or logs or arm is not None or disarm
         if request is not None and len(request.parts) == 1 and not others:
             return await self._claim_only(request.parts[0])
         result = TurnResult()
@@ -170,10 +174,7 @@ class WorkerClient:
                 await pipeline.sync()
                 own = await self._send(wake.draw_xid())
                 await pipeline.sync()
-            if noted := [each for each in settlements if each.progress is not None]:
-                # In a transaction of its own: it locks its rows in another order than the settles.
-                await self._send(_progress(noted))
-                await pipeline.sync()
+            await self._commit_before_settles(pipeline, settlements, logs)
             kinds = _grouped_by_kind(settlements)
             settled = await self._commit_all_but_last(pipeline, started, kinds)
             if disarm:
@@ -189,6 +190,18 @@ class WorkerClient:
         if disarm:
             await self._lower_armed_until()
         return result
+
+    async def _commit_before_settles(
+        self, pipeline: AsyncPipeline, settlements: Sequence[Settlement], logs: Sequence[LoggedLines]
+    ) -> None:
+        """Store progress and log lines, each in a transaction: they lock rows in another order than the settles."""
+        if noted := [each for each in settlements if each.progress is not None]:
+            await self._send(_progress(noted))
+            await pipeline.sync()
+        for part in _parts(logs):
+            # What settles them waits for the disk, and so for these.
+            await self._send(_without_flush(self._saved_logs(part)))
+            await pipeline.sync()
 
     async def _commit_all_but_last(
         self, pipeline: AsyncPipeline, started: Sequence[Message], kinds: list[tuple[SettleKind, list[Settlement]]]
@@ -286,6 +299,13 @@ class WorkerClient:
         except Exception as error:
             raise UnwritableValue("".join(traceback.format_exception_only(error)).strip()) from error
 
+    def _saved_logs(self, logs: Sequence[LoggedLines]) -> Call[list[int]]:
+        texts = [each.text for each in logs]
+        if self.conn.info.parameter_status("server_encoding") != "UTF8":
+            texts = [each.encode("ascii", "backslashreplace").decode() for each in texts]
+        left_out = [each.left_out for each in logs]
+        return run.save_logs(*claim_refs(each.message for each in logs), texts, left_out)
+
     async def _send(self, call: Call[T]) -> _Answer[T]:
         cursor = AsyncCursor(self.conn, row_factory=tuple_row)
         await cursor.execute(schema_of(self.conn).render_bytes(call.statement), call.values, binary=True)
@@ -303,6 +323,20 @@ KIND_OF = attrgetter("kind")
 
 def _progress(noted: Sequence[Settlement]) -> Call[list[int]]:
     return run.set_progress(*claim_refs(each.message for each in noted), [str(each.progress) for each in noted])
+
+
+def _parts(logs: Sequence[LoggedLines]) -> Iterator[list[LoggedLines]]:
+    """Divide log lines into parts, each for one statement."""
+    part: list[LoggedLines] = []
+    size = 0
+    for each in logs:
+        if part and size + len(each.text) > MAX_LOGS:
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += len(each.text)
+    if part:
+        yield part
 
 
 def _without_flush(call: Call[T]) -> Call[T]:

@@ -230,6 +230,9 @@ class TopicSettings(TopicPolicy):
     retry_strategy: HandlerName | None = None
     """A function, as `module:function`, that decides whether and when a failed attempt is followed by another one.
     Default: the topic's backoff decides."""
+    log_bytes: int = Field(default=0, ge=0, le=262_144)
+    """Keep the log lines of each attempt with the message, the last ones: at most this many bytes. 0: none. Not with
+    `batch_size`."""
     channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
     """Policies of single channels."""
     subscriptions: list[TopicOrPattern] = Field(default_factory=list)

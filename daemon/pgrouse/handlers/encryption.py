@@ -35,6 +35,9 @@ class Encryption(Protocol):
         topic: the topic of the output, if it is not the message's.
         """
 
+    def keeps_text(self, message: Message) -> bool:
+        """Return whether the text that a handler makes of this message may be stored as it is."""
+
     def describe_error(self, message: Message, error: BaseException) -> str:
         """Return the text to log for an exception that no longer has an effect."""
 
@@ -59,6 +62,10 @@ class NoEncryption:
     def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
         """Return the output unchanged."""
         return text
+
+    def keeps_text(self, message: Message) -> bool:
+        """Return True."""
+        return True
 
     def describe_error(self, message: Message, error: BaseException) -> str:
         """Return its traceback."""

@@ -60,6 +60,7 @@ class Handler:
         rules: how its attempts end.
         batch_options: how its messages are gathered; None if it does not take lists.
         is_async: whether the function is async, wherever it runs.
+        log_bytes: how many bytes of the log lines of each attempt are kept; 0 = none.
     """
 
     topic: str
@@ -72,6 +73,7 @@ class Handler:
     rules: AckRules = DEFAULT_ACK_RULES
     batch_options: BatchOptions | None = None
     is_async: bool = False
+    log_bytes: int = 0
 
     def decode(self, message: Message) -> Any:
         """Return the message's payload as the handler wants it.

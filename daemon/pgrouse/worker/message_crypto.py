@@ -92,9 +92,13 @@ class MessageCrypto:
             exception=ended.exception if shows_errors else None,
         )
 
+    def keeps_text(self, message: Message) -> bool:
+        """Return whether the text that a handler makes of this message may be stored: as that of its errors."""
+        return self.settings.error_detail == "text" or not self._is_secret(message)
+
     def describe_error(self, message: Message, error: BaseException) -> str:
         """Return a text that may be logged about an exception that no longer has an effect."""
-        if self.settings.error_detail == "text" or not self._is_secret(message):
+        if self.keeps_text(message):
             return describe(error)
         # Without its traceback, which quotes source lines and causes.
         return to_storable_text(f"{type(error).__qualname__}: {error if isinstance(error, Outcome) else NOT_KEPT}")

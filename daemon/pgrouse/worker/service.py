@@ -36,6 +36,7 @@ from pgrouse.handlers.declaration.lifespan import Lifespan
 from pgrouse.handlers.encryption import Encryption, NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.install import schema
+from pgrouse.log import secrets_of
 from pgrouse.process import loop
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
@@ -50,6 +51,7 @@ from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.health import DaemonParts, HealthProbe
+from pgrouse.worker.log_capture import LogCapture
 from pgrouse.worker.loop.claim_loop import ClaimLoop
 from pgrouse.worker.loop.claim_planner import ClaimPlanner
 from pgrouse.worker.loop.heartbeat import Heartbeat, Registration, WorkerRequests
@@ -97,6 +99,8 @@ class Service:
         # Handlers and hooks run in copies of this context, where calls mean the queue of this worker.
         with use_schema(self.db.schema):
             self.hooks = self._new_hooks()
+            keeps_logs = any(each.log_bytes for each in handlers.values())
+            self.capture = LogCapture(secrets_of(settings)) if keeps_logs else None
             self.executor = HandlerExecutor(
                 handlers,
                 settings.worker,
@@ -108,6 +112,7 @@ class Service:
                 self.schemas,
                 self.observer,
                 self.hooks,
+                self.capture,
             )
         self.planner = ClaimPlanner(
             self.executor.capacity,
@@ -200,6 +205,8 @@ class Service:
                 meaning="Django keeps every statement of a handler in memory until the handler ends",
                 fix="set DEBUG = False in the settings of production",
             )
+        if self.capture is not None:
+            self.capture.start()
         self._on_started()
         try:
             await self._run_loops()
@@ -216,6 +223,8 @@ class Service:
         try:
             await self.executor.close()
         finally:
+            if self.capture is not None:
+                self.capture.stop()
             self.heartbeat.stop_soon()
         # Without a stop, the worker crashed or was cancelled, and has used no time of the shutdown.
         stop_by = self._stop_by or time.monotonic()

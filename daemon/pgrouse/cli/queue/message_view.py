@@ -15,7 +15,7 @@ from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
-from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_steps, read_message
+from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_logs, find_steps, read_message
 from pgrouse.config.duration import show
 from pgrouse.crypto import envelope
 from pgrouse.crypto.configured_cipher import require_cipher
@@ -27,6 +27,7 @@ from pgrouse.terminal.command import CliSession
 from pgrouse.terminal.param_types import DEAD_RESULTS
 
 LONGEST = 20_000  # characters of one value that a terminal is given
+LOG_LINES = 50  # of each attempt, for a terminal
 
 # The two times of a message that was not delayed differ by less than this.
 AT_ONCE = timedelta(milliseconds=100)
@@ -51,6 +52,7 @@ def show_message(
                 row[side] = [_without_direction(each) for each in neighbours if each.direction == side]
             row["waits_for"] = waits_for(run(conn, explain(message_id)))
             row["steps"] = [asdict(each) for each in run(conn, find_steps(message_id))] if contents else []
+            row["logs"] = [asdict(each) for each in run(conn, find_logs(message_id))] if contents else []
     if row is None:
         session.problem(f"there is no message {message_id}: it was never published, or was deleted from the archive")
         return ExitCode.FOUND_A_PROBLEM
@@ -109,6 +111,8 @@ def _print(row: dict[str, Any], now: datetime) -> None:
     for attempt in _attempts(row):
         number = f"attempt {attempt.get('attempt')}"
         click.echo(f"  {_dim(f'{number:<13}')}{harmless(_attempt(attempt))}")
+    for logged in row["logs"]:
+        click.echo(f"  {_dim(_log_title(logged, now))}\n{textwrap.indent(harmless(_last_lines(logged)), '    ')}")
     for name in ("error", "headers", "state_kept", "output", "payload", "body"):
         if row.get(name) is not None:
             text = textwrap.indent(harmless(_long(row[name], name)), "    ")
@@ -175,6 +179,19 @@ def _step(step: dict[str, Any]) -> str:
     result: str = step["result"]
     shown = f"{result[:200]}…" if len(result) > 200 else result  # noqa: PLR2004
     return f"{step['name']} by attempt {step['attempt']}: {shown}"
+
+
+def _log_title(logged: dict[str, Any], now: datetime) -> str:
+    return f"log of attempt {logged['attempt']}, {_time_text(logged['locked_at'], now)}"
+
+
+def _last_lines(logged: dict[str, Any]) -> str:
+    """Return the last lines of an attempt, and above them how many more there were."""
+    lines = logged["lines"].split("\n")
+    earlier = f"{len(lines) - LOG_LINES:,} more, see --json; " if len(lines) > LOG_LINES else ""
+    cut = f"{logged['left_out']:,} not kept" if logged["left_out"] else ""
+    above = f"{earlier}{cut}".removesuffix("; ")
+    return "\n".join([*([f"… before: {above}"] if above else []), *lines[-LOG_LINES:]])
 
 
 def _lineage(members: list[dict[str, Any]]) -> str | None:

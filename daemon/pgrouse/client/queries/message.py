@@ -64,6 +64,11 @@ OTHERS = {
 STEPS = """
   SELECT s.name::text AS name, s.attempt, s.kept_at, left(s.result::text, 2000) AS result
   FROM messages.step AS s WHERE s.message_id = %(id)s"""
+# The log lines of its attempts, for those who may read contents; of long ones the end.
+LOGS = """
+  SELECT l.attempt, l.locked_at, l.kept_at, right(l.lines, %(chars)s) AS lines, l.left_out, l.claim_id
+  FROM messages.attempt_log AS l WHERE l.message_id = %(id)s"""
+MOST_CHARS = 262_144  # of the lines of one attempt: messages.save_logs keeps no more
 # Until it is released, the time of a message that waits for others.
 NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -241,6 +246,25 @@ class StoredStep:
     result: str
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The log lines of an attempt, if its topic keeps them (`log_bytes`).
+
+    Attributes:
+        attempt: the number of the attempt; one that was handed back leaves its number to the next one.
+        locked_at: when the attempt claimed the message: `started` of the history.
+        kept_at: when the lines were stored: at the end of the attempt.
+        lines: the last lines; each begins with its time, level and logger, and what belongs to it is indented below it.
+        left_out: how many lines before them are left out.
+    """
+
+    attempt: int
+    locked_at: datetime
+    kept_at: datetime
+    lines: str
+    left_out: int
+
+
 def find_message(message_id: int) -> Call[MessageRecord | None]:
     """Read a message, live or archived."""
     return first(query_call(_query(COLUMNS | CONTENTS), MessageRecord, id=message_id))
@@ -273,6 +297,16 @@ def read_shown(message_id: int, *, chars: int, bytes_: int) -> Call[dict[str, An
 def find_steps(message_id: int) -> Call[list[StoredStep]]:
     """Read what the steps of a message returned, the first step first."""
     return query_call(STEPS, StoredStep, "ORDER BY f.kept_at, f.name LIMIT 1000", id=message_id)
+
+
+def find_logs(message_id: int, *, chars: int = MOST_CHARS) -> Call[list[AttemptLog]]:
+    """Read the log lines of the attempts of a message, the first attempt first.
+
+    Args:
+        message_id: which message.
+        chars: how many characters of each attempt are read, the last ones.
+    """
+    return query_call(LOGS, AttemptLog, "ORDER BY f.kept_at, f.claim_id LIMIT 20", id=message_id, chars=chars)
 
 
 def find_live(

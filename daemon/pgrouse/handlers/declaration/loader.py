@@ -197,7 +197,10 @@ def inspect_handler(
     ends = _rules(chosen, rules, 2 if batch_options else arguments)
     if middleware := [each for each in find_middleware(rules) if is_async_function(each) is is_async]:
         function, arguments = with_middleware(function, arguments, middleware, is_async=is_async), TAKES_CONTEXT
-    return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batch_options, is_async)
+    log_bytes = _log_bytes(chosen)
+    return Handler(
+        topic, name, function, mode, arguments, payload, concurrency, ends, batch_options, is_async, log_bytes
+    )
 
 
 def _is_a_generator(function: Any) -> bool:
@@ -270,6 +273,14 @@ def _rules(chosen: config.TopicSettings, rules: config.HandlersSettings, argumen
             'with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
         )
     return AckRules(policy, _strategy(chosen.retry_strategy, rules) if chosen.retry_strategy else None)
+
+
+def _log_bytes(chosen: config.TopicSettings) -> int:
+    if chosen.log_bytes and chosen.batch_size is not None:
+        raise TopicKeyError(
+            "log_bytes", "the log lines of a batch belong to no single message: remove log_bytes or batch_size"
+        )
+    return chosen.log_bytes
 
 
 def _strategy(name: str, rules: config.HandlersSettings) -> RetryStrategy:

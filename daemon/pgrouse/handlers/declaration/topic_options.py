@@ -32,6 +32,7 @@ class TopicOptions(PolicyOptions, total=False):
     batch_timeout: AnyDuration
     ack_policy: Literal["ack", "ack_first", "reject_on_error", "nack_on_error", "manual"]
     retry_strategy: str | Callable[..., Any]
+    log_bytes: int
     channels: Mapping[str, ChannelOptions]
     subscriptions: Sequence[str]
 

@@ -40,6 +40,7 @@ from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.log_lines import current_lines
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool
 from pgrouse.schema_name import SchemaName
 from pgrouse.telemetry import trace_context
@@ -47,6 +48,7 @@ from pgrouse.worker.child import django_connections
 from pgrouse.worker.child.child_lifespan import ChildLifespan
 from pgrouse.worker.child.child_pool import ChildPool
 from pgrouse.worker.child.django_connections import clean_up_after_coroutine, fresh_connections
+from pgrouse.worker.log_capture import LogCapture
 
 PR_SET_PDEATHSIG = 1
 
@@ -71,6 +73,7 @@ _handler: Handler | None = None
 _is_encrypted = False
 _to_daemon: socket.socket | None = None
 _lifespan: ChildLifespan | None = None
+_capture: LogCapture | None = None
 _clean_context = CleanContext()
 
 
@@ -170,11 +173,13 @@ class ChildResult(NamedTuple):
         settlements: how the messages end.
         ran_s: how long the handler ran, in seconds; None = it was not called.
         is_completing: whether it has called `ctx.complete()`.
+        lines: what it logged, and how many lines before that are left out; None = nothing is kept.
     """
 
     settlements: list[Settlement]
     ran_s: float | None
     is_completing: bool
+    lines: tuple[str, int] | None
 
 
 class ChildProcesses:
@@ -270,6 +275,8 @@ def _call_handler(
     handler: Handler, messages: list[Message], trace: dict[str, str], events: Sequence[SavedEvent]
 ) -> ChildResult:
     current_attempt.set_messages(messages)
+    if _capture is not None:
+        _capture.begin(handler.log_bytes)
     runtime = ChildRuntime(_is_encrypted, events)
     call = to_call(handler, messages, runtime)
     with trace_context.use_context(trace):
@@ -294,7 +301,9 @@ def _to_result(call: HandlerCall, runtime: ChildRuntime, began: float, returned:
     settlements = call.to_settlements(returned)
     for each in settlements:
         each.exception = None  # it may not be picklable
-    return ChildResult(settlements, ran_s, runtime.is_completing)
+    captured = current_lines()
+    lines = None if captured is None else captured.close()
+    return ChildResult(settlements, ran_s, runtime.is_completing, lines)
 
 
 def _run_coroutine(coroutine: Any) -> object:
@@ -330,7 +339,7 @@ def _initialize(
     schema: SchemaName,
 ) -> Callable[[], None] | None:
     """Prepare the process for its handler; return what ends its lifespan, if it has one."""
-    global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context  # noqa: PLW0603 - a child runs one handler
+    global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context, _capture  # noqa: PLW0603 - a child runs one handler
     _is_encrypted = is_encrypted
     schema_name.set_default(schema)
     os.set_inheritable(to_daemon, False)
@@ -352,6 +361,9 @@ def _initialize(
     if has_django:
         django_connections.set_up()
     _handler = loader.find_handler(topic, chosen, rules)
+    if _handler.log_bytes:
+        _capture = LogCapture(log.secrets_of_environment())
+        _capture.start()
     _clean_context = CleanContext()  # with what the import has set
     if (function := loader.find_lifespan(rules)) is not None:
         _lifespan = ChildLifespan(

@@ -14,7 +14,7 @@ from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.event_logger import log
-from pgrouse.handlers import current_attempt, outcome
+from pgrouse.handlers import current_attempt, log_lines, outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall, to_call
@@ -31,6 +31,7 @@ from pgrouse.worker.execution.run import Run, StopReason
 from pgrouse.worker.execution.runners import LoopRunner, Runner
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
+from pgrouse.worker.log_capture import LogCapture, end_lines
 from pgrouse.worker.reporting.attempt_log import log_ends, log_failures
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult
 from pgrouse.worker.reporting.observer import NO_OBSERVER, NO_SPAN, AttemptSpan, Observer
@@ -52,6 +53,7 @@ class Attempts:
         schemas: the payload schemas of the topics.
         observer: sees every attempt.
         hooks: called for failures, if there are any.
+        capture: captures the log lines of handlers; None = no handler keeps them.
 
     Attributes:
         runs: what runs now.
@@ -68,10 +70,11 @@ class Attempts:
         schemas: SchemaCache,
         observer: Observer,
         hooks: FailureHooks | None = None,
+        capture: LogCapture | None = None,
     ) -> None:
         self.in_flight, self.settle_buffer, self.runtime = in_flight, settle_buffer, runtime
         self.runners, self.schemas, self.observer = runners, schemas, observer
-        self.encryption, self._hooks = runtime.encryption, hooks
+        self.encryption, self._hooks, self._capture = runtime.encryption, hooks, capture
         self._is_encrypted = not isinstance(self.encryption, NoEncryption)
         self._is_observed = observer is not NO_OBSERVER
         self.runs: set[Run] = set()
@@ -129,6 +132,8 @@ class Attempts:
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None
     ) -> Run | None:
         current_attempt.set_messages(messages)
+        if self._capture is not None and handler.log_bytes:
+            self._capture.begin(handler.log_bytes)
         began_at = time.monotonic() if self._logs_ends else 0.0
         span: AttemptSpan = NO_SPAN
         if self._is_observed:
@@ -198,7 +203,10 @@ class Attempts:
         for run in self.runs:
             released = self.in_flight.held(self._call(run).released())
             # The transaction of a handler that ignores its cancellation may hold the row: no settle may wait for it.
-            self.settle([each for each in released if not self.in_flight.is_completing(each.message)])
+            settled = [each for each in released if not self.in_flight.is_completing(each.message)]
+            if settled:
+                run.context.run(self._keep_lines, settled[0].message)
+            self.settle(settled)
 
     def settle(self, settlements: list[Settlement]) -> list[Settlement]:
         """Settle messages; return how, as it may be stored and logged."""
@@ -298,15 +306,36 @@ class Attempts:
         run.is_over = True
         if run.timer is not None:
             run.timer.cancel()
-        return self._settle_ended(run.messages, self.in_flight.held(settlements) if run.has_lost else settlements)
+        if run.has_lost:
+            settlements = self.in_flight.held(settlements)
+        if not settlements and _has_completed(run):
+            self._keep_lines(run.messages[0])
+        return self._settle_ended(run.messages, settlements)
 
     def _settle_ended(self, messages: list[Message], settlements: list[Settlement]) -> list[Settlement]:
+        if settlements:
+            self._keep_lines(settlements[0].message)
         settled = self.settle(settlements)
         if len(settled) < len(messages):
             # Lost, or completed by the handler.
             ids = {each.message.id for each in settled}
             self.in_flight.remove(message for message in messages if message.id not in ids)
         return settled
+
+    def _keep_lines(self, message: Message) -> None:
+        """Keep the log lines of the attempt in whose context this is called, if it captures them."""
+        if self._capture is None:
+            return
+        logged = end_lines(log_lines.current_lines(), message)
+        if logged is not None and self.encryption.keeps_text(message):
+            self.settle_buffer.add_log(logged)
+
+
+def _has_completed(run: Run) -> bool:
+    """Return whether the handler has completed its messages itself, or ack_first has before it."""
+    if run.call is None:
+        return False
+    return run.call.committed or (run.handler.rules.policy is AckPolicy.ACK_FIRST and bool(run.call.messages))
 
 
 def _log_late(call: HandlerCall, settlements: list[Settlement]) -> None:

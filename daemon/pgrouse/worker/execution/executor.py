@@ -40,6 +40,7 @@ from pgrouse.worker.execution.runners import (
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.execution.single_scheduler import SingleScheduler
+from pgrouse.worker.log_capture import LogCapture
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult
 from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
 
@@ -58,6 +59,7 @@ class HandlerExecutor:
         schemas: the payload schemas of the topics; none by default.
         observer: sees every attempt.
         hooks: called for failures, if there are any.
+        capture: captures the log lines of handlers; None = no handler keeps them.
 
     Attributes:
         concurrency: how many handlers run at once; batches have their own slots.
@@ -75,6 +77,7 @@ class HandlerExecutor:
         schemas: SchemaCache | None = None,
         observer: Observer = NO_OBSERVER,
         hooks: FailureHooks | None = None,
+        capture: LogCapture | None = None,
     ) -> None:
         self.settings, self.in_flight, self.settle_buffer, self.runtime = settings, in_flight, settle_buffer, runtime
         self.children, self.metrics, self.on_capacity = children, settle_buffer.metrics, on_capacity
@@ -87,7 +90,7 @@ class HandlerExecutor:
         plain = {
             topic: each for topic, each in runners.items() if isinstance(each, LoopRunner) and is_plain(handlers[topic])
         }
-        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, plain, schemas, observer, hooks)
+        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, plain, schemas, observer, hooks, capture)
         singles = [(each, self._limit(each)) for each in handlers.values() if each.batch_options is None]
         self.singles = SingleScheduler(
             singles, settings.concurrency, self.attempts, self._report_capacity, releases_old=settings.prefetch is None

@@ -29,6 +29,7 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.event_logger import log
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.log_lines import current_lines
 from pgrouse.handlers.outcome import EventWait, Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
 from pgrouse.worker.child.child_link import ChildDied
@@ -292,9 +293,11 @@ class ChildRunner:
         began = time.monotonic()
         ran_s: float | None
         try:
-            settlements, ran_s, is_completing = await self._children.run(call.messages, call.limit_s, events)
+            settlements, ran_s, is_completing, lines = await self._children.run(call.messages, call.limit_s, events)
             if is_completing:
                 self._in_flight.mark_completing(call.messages)
+            if lines is not None and (captured := current_lines()) is not None:
+                captured.add_of_child(*lines)
         except Exception as error:  # noqa: BLE001 - a timeout, a death, or anything that cannot be pickled
             settlements, ran_s = _without_result(call, error), time.monotonic() - began
         if ran_s is not None:
@@ -364,8 +367,8 @@ class CompleteFirstRunner:
 
 
 def is_plain(handler: Handler) -> bool:
-    """Whether a handler is called message by message, with nothing but the payload."""
-    return handler.batch_options is None and handler.arguments == 1
+    """Whether a handler is called message by message, with nothing but the payload, and its log lines are not kept."""
+    return handler.batch_options is None and handler.arguments == 1 and not handler.log_bytes
 
 
 def _is_being_closed() -> bool:

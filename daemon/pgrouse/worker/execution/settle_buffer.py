@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pgrouse import events
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement
 from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
@@ -29,8 +29,9 @@ class SettleBuffer:
         self.metrics = MetricsRecorder() if metrics is None else metrics
         self.waiting: list[Settlement] = []
         self.started: list[Message] = []
+        self.logs: list[LoggedLines] = []
         self._recording: set[tuple[int, int]] = set()
-        self.settling = 0
+        self.settling = self._saving_logs = 0
         self.counts: dict[SettleKind, int] = dict.fromkeys(SettleKind, 0)
         self.lost_count = 0
 
@@ -43,6 +44,28 @@ class SettleBuffer:
         if not (self.waiting and settlements):
             self.wake_events.set()
         self.waiting += settlements
+
+    def add_log(self, logged: LoggedLines) -> None:
+        """Add the log lines of an attempt that ended: before its settlement, if it has one."""
+        self.logs.append(logged)
+        self.wake_events.set()
+
+    def take_logs(self) -> list[LoggedLines]:
+        """Take the log lines that wait; the caller reports with `logs_done` or `put_back_logs`."""
+        taken, self.logs = self.logs, []
+        self._saving_logs += len(taken)
+        return taken
+
+    def logs_done(self, taken: list[LoggedLines]) -> None:
+        """These lines are stored, or no other try would store them."""
+        self._saving_logs -= len(taken)
+        if taken and self.is_idle:
+            self.wake_events.set()
+
+    def put_back_logs(self, taken: list[LoggedLines]) -> None:
+        """The flush failed for a reason that may pass. Lines that are sent twice are stored once."""
+        self._saving_logs -= len(taken)
+        self.logs = taken + self.logs
 
     def start(self, message: Message) -> None:
         """Add a message that had waited for a free slot and starts now: its run is counted with the next flush."""
@@ -104,8 +127,8 @@ class SettleBuffer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything is settled."""
-        return not self.waiting and not self.settling
+        """Whether everything is settled, and all log lines are stored."""
+        return not (self.waiting or self.settling or self.logs or self._saving_logs)
 
     def _log_lost(self, taken: list[Settlement], lost: set[int]) -> None:
         for settlement in taken:

@@ -89,7 +89,8 @@ class ClaimLoop:
             return 0
         settlements = self.settle_buffer.take()
         plan = self.planner.next_turn(first=self.first, settling=bool(settlements))
-        if settlements or plan.request is not None or plan.disarm or self.settle_buffer.started:
+        is_waiting = self.settle_buffer.started or self.settle_buffer.logs
+        if settlements or plan.request is not None or plan.disarm or is_waiting:
             await self._turn(client, settlements, plan)
         else:
             await self.wake_event.wait(self._wait_s())
@@ -231,16 +232,20 @@ class ClaimLoop:
     ) -> TurnResult:
         self._claim_is_uncertain = plan.request is not None
         arm = None if plan.arm_s is None or plan.request is None else (self.executor.topics, plan.arm_s)
-        started = self.settle_buffer.take_started(settlements)
+        started, logs = self.settle_buffer.take_started(settlements), self.settle_buffer.take_logs()
         try:
             with self.observer.turn(client.conn, settlements, claims=plan.request is not None) as span:
                 async with self._turn_timeout():
                     result = await client.settle_and_claim(
-                        settlements, plan.request, started=started, arm=arm, disarm=plan.disarm
+                        settlements, plan.request, started=started, logs=logs, arm=arm, disarm=plan.disarm
                     )
                 span.record_claimed(result.claimed)
         except BaseException as error:
             self.settle_buffer.runs_uncertain(started)
+            if isinstance(error, psycopg.Error) and not _is_transient(error):
+                self.settle_buffer.logs_done(logs)  # they may be the reason
+            else:
+                self.settle_buffer.put_back_logs(logs)
             self.planner.claim_finished(plan)
             self.settle_buffer.put_back(settlements)
             if plan.request is not None and database.may_be_caused_by_message(error):
@@ -250,6 +255,7 @@ class ClaimLoop:
             raise
         self._claim_is_uncertain = False
         self.settle_buffer.runs_recorded(started)
+        self.settle_buffer.logs_done(logs)
         return result
 
     async def _settle_one_by_one(self, client: WorkerClient) -> None:

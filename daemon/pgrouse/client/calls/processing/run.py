@@ -79,5 +79,12 @@ def save_step(id: int, claim_id: int, name: str, result: str) -> Call[bool]:
 
 
 @binding
+def save_logs(
+    ids: Sequence[int], claim_ids: Sequence[int], lines: Sequence[str], left_out: Sequence[int] | None = None
+) -> Call[list[int]]:
+    """Store the log lines of attempts; return the ids whose lock was lost."""
+
+
+@binding
 def load_steps(id: int, claim_id: int, name: str | None = None) -> Call[list[SavedStep]]:
     """Load the steps of a message; no row = its lock was lost."""
