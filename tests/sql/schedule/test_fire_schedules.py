@@ -595,3 +595,15 @@ def test_no_lock_is_waited_for_longer_than_two_seconds(queue: Queue) -> None:
     settings = queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.fire_schedules'::regproc")
 
     assert "lock_timeout=2s" in settings
+
+
+def test_a_tick_publishes_what_the_schedule_has_instead_of_the_topic(queue: Queue) -> None:
+    own = {"max_attempts": 3, "timeout": "30 s", "backoff": '{"kind": "none"}', "retention": "2 h"}
+    queue.schedule("s", **own)
+    queue.later("1 minute")
+
+    assert fire(queue) == 1
+
+    (message,) = map(queue.message, queue.ids())
+    assert (message.max_attempts, message.backoff) == (3, {"kind": "none"})
+    assert (message.timeout, message.retention) == (timedelta(seconds=30), timedelta(hours=2))
