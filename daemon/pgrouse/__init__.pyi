@@ -7,6 +7,7 @@ from pgrouse.client.migration import migrate as migrate
 from pgrouse.client.wait_for import wait_for as wait_for
 from pgrouse.client.waiter import Waiter as Waiter
 from pgrouse.crypto.cipher import Cipher as Cipher
+from pgrouse.database.schema_name import use_schema as use_schema
 from pgrouse.errors import BatchClosed as BatchClosed
 from pgrouse.errors import BatchNotFound as BatchNotFound
 from pgrouse.errors import DatabaseUnreachable as DatabaseUnreachable
@@ -57,7 +58,6 @@ from pgrouse.publishing.new_message import NewMessage as NewMessage
 from pgrouse.publishing.publish import publish as publish
 from pgrouse.publishing.publish import publish_many as publish_many
 from pgrouse.publishing.published import Published as Published
-from pgrouse.schema_name import use_schema as use_schema
 from pgrouse.worker.worker import Worker as Worker
 
 __version__: str

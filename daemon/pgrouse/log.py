@@ -24,7 +24,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from pgrouse.alerts.secret import SHORTEST_SECRET
 from pgrouse.config import dsn
 from pgrouse.config.config import Config, LogSettings
-from pgrouse.database_errors import silence_driver
+from pgrouse.database.database_errors import silence_driver
 from pgrouse.handlers import current_attempt
 from pgrouse.log_event import PlainEvent, show
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pgrouse import schema_name
+from pgrouse.database import schema_name
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.errors import ConfigError
-from pgrouse.schema_name import SchemaName
 
 if TYPE_CHECKING:
     from pgrouse.config.config import DatabaseSettings

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from pgrouse import schema_name
 from pgrouse.config.config import load
+from pgrouse.database import schema_name
 from pgrouse.web.access import listen_socket, tokens
 from pgrouse.web.server import WebServer
 from tests.api import described

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pgrouse import session_settings
+from pgrouse.database import session_settings
 from pgrouse.install import pg_cron as cron
 from pgrouse.install import schema
 from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable

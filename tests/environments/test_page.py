@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pgrouse import session_settings
+from pgrouse.database import session_settings
 from pgrouse.install import schema
 
 PAGE = (Path(__file__).parents[2] / "docs/operating/environments.md").read_text("utf-8")

@@ -22,10 +22,10 @@ from pgrouse import (
     migrate,
     publish,
     publish_many,
-    schema_name,
     use_schema,
     wait_for,
 )
+from pgrouse.database import schema_name
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon.process import Fleet

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from pgrouse import session_settings
 from pgrouse.client.connection.database import Database as Connector
 from pgrouse.config.config import load
+from pgrouse.database import session_settings
 from pgrouse.errors import ConfigError
 from tests.environments.life import Life, configure
 from tests.server.postgres import Database

@@ -15,7 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from pgrouse import connection_schema, schema_name
+from pgrouse.database import connection_schema, schema_name
 from pgrouse.devdb.sessions import end_sessions
 from pgrouse.install import schema
 

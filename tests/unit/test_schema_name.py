@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from pgrouse import connection_schema, schema_name
+from pgrouse.database import connection_schema, schema_name
+from pgrouse.database.schema_name import MAX_BYTES, ROLES, SchemaName, checked
 from pgrouse.install import schema
-from pgrouse.schema_name import MAX_BYTES, ROLES, SchemaName, checked
 from tests.unit.notify_channels import notify_channels
 
 QUEUE = schema_name.schema_name('My "Queue"')

@@ -20,11 +20,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from pgrouse import schema_name
 from pgrouse.client.client import Client, own_errors
 from pgrouse.client.message_result import MessageResult, Wait
 from pgrouse.client.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
+from pgrouse.database import schema_name
 from pgrouse.process.owner import OwnerProcess
 
 P = ParamSpec("P")

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
 from pgrouse.config.duration import AnyDuration, to_timedelta
-from pgrouse.connection_schema import schema_of
+from pgrouse.database.connection_schema import schema_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

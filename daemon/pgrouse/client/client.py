@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 import psycopg
 import pydantic
 
-from pgrouse import search_path, session_settings
 from pgrouse.client.apply import policy_change
 from pgrouse.client.call import Call, interval, run
 from pgrouse.client.calls import batch as batch_calls
@@ -53,15 +52,16 @@ from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import BackoffKind, BackoffOptions, PolicyOptions
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
-from pgrouse.connection_schema import rendering
-from pgrouse.database_errors import explain_database_error
+from pgrouse.database import search_path, session_settings
+from pgrouse.database.connection_schema import rendering
+from pgrouse.database.database_errors import explain_database_error
+from pgrouse.database.schema_name import schema_name, use_schema
 from pgrouse.errors import BatchNotFound, DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
 from pgrouse.jsonb import encode
 from pgrouse.process.owner import OwnerProcess
 from pgrouse.publishing.new_message import NewMessage, PublishOptions, own_policy_columns
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
-from pgrouse.schema_name import schema_name, use_schema
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse import schema_name
 from pgrouse.client.call import Call, value
 from pgrouse.client.calls.processing.wake import StateOfMessage
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
+from pgrouse.database import schema_name
 from pgrouse.errors import MessageNotFound, ResultForbidden
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"

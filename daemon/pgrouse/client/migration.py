@@ -11,12 +11,12 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from pgrouse import session_settings
-from pgrouse.connection_schema import rendering
+from pgrouse.database import session_settings
+from pgrouse.database.connection_schema import rendering
+from pgrouse.database.schema_name import use_schema
 from pgrouse.errors import DatabaseUnreachable
 from pgrouse.install import schema as installation
 from pgrouse.publishing.drivers.connection_types import DjangoConnection, SqlalchemyConnection
-from pgrouse.schema_name import use_schema
 
 # What the installation sets for the rest of the transaction.
 SETTINGS = (

@@ -21,14 +21,14 @@ from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
 from psycopg.errors import SerializationFailure
 from psycopg.pq import TransactionStatus
 
-from pgrouse import session_settings
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.processing import wake as calls
 from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
 from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
-from pgrouse.connection_schema import rendering
+from pgrouse.database import session_settings
+from pgrouse.database.connection_schema import rendering
 from pgrouse.publishing.drivers import find_driver
 from pgrouse.publishing.new_message import FIRST
 from pgrouse.publishing.statement import Statement

@@ -11,10 +11,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from pgrouse import schema_name
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.waiting import SharedWait, Waiting
 from pgrouse.config.duration import AnyDuration
+from pgrouse.database import schema_name
 from pgrouse.process.owner import OwnerProcess
 
 

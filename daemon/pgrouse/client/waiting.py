@@ -20,13 +20,13 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing import wake as calls
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, MessageResult, Wait
 from pgrouse.config.duration import AnyDuration
-from pgrouse.database_errors import CONNECTION_ERRORS
+from pgrouse.database import session_settings
+from pgrouse.database.database_errors import CONNECTION_ERRORS
 
 # A call registers the waits for two minutes and is repeated each minute: a lost notification costs a minute.
 CHECK_EVERY_S = 60.0

@@ -50,8 +50,8 @@ from pgrouse.config.source import (
     show_key,
 )
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
+from pgrouse.database.schema_name import WRITTEN, checked
 from pgrouse.printable import printable
-from pgrouse.schema_name import WRITTEN, checked
 from pgrouse.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN, is_pattern
 
 # pydantic has a method of that name, which it took out of use.

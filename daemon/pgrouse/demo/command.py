@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from pgrouse import schema_name
+from pgrouse.database import schema_name
 from pgrouse.demo import run
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode

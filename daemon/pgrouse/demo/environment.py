@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import psycopg
 
-from pgrouse import devdb, session_settings
+from pgrouse import devdb
+from pgrouse.database import session_settings
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode, PgrouseError
 from pgrouse.install import schema

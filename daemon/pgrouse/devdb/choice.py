@@ -8,8 +8,8 @@ from typing import Protocol
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrouse import session_settings
 from pgrouse.config.dsn import redact
+from pgrouse.database import session_settings
 from pgrouse.devdb import container, installation, os_user
 from pgrouse.devdb.container import Container
 from pgrouse.devdb.installation import Installation

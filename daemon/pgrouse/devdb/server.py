@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from pgrouse import session_settings
+from pgrouse.database import session_settings
 from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable

@@ -14,7 +14,8 @@ import psycopg
 from psycopg import errors
 
 from pgrouse.config.config import Config
-from pgrouse.database_errors import CONNECT_ERRORS
+from pgrouse.database.database_errors import CONNECT_ERRORS
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.doctor import (
     capacity,
     clock,
@@ -32,7 +33,6 @@ from pgrouse.doctor import (
 from pgrouse.doctor.finding import Finding, fail, warn
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import DatabaseUnreachable, SchemaMismatch
-from pgrouse.schema_name import SchemaName
 
 WITHIN_S = 5.0
 ALL_WITHIN_S = 45.0

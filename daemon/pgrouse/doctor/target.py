@@ -9,11 +9,11 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import session_settings
 from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.database import Database
 from pgrouse.config.config import Config
 from pgrouse.config.dsn import redact, secrets
+from pgrouse.database import session_settings
 
 LONGEST_CONNECT = timedelta(seconds=5)
 # A statement that waits for a lock fails after this time.

@@ -20,8 +20,8 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row, scalar_row, tuple_row
 
-from pgrouse import search_path, session_settings
-from pgrouse.connection_schema import schema_of
+from pgrouse.database import search_path, session_settings
+from pgrouse.database.connection_schema import schema_of
 from pgrouse.errors import PgrouseError, SchemaMismatch
 from pgrouse.install.schema import script
 

@@ -24,8 +24,8 @@ from typing import Any, Literal
 import psycopg
 from psycopg import errors, sql
 
-from pgrouse import search_path, session_settings
-from pgrouse.connection_schema import schema_of
+from pgrouse.database import search_path, session_settings
+from pgrouse.database.connection_schema import schema_of
 from pgrouse.errors import ConfigError, MigrationEdited, SchemaMismatch
 
 # One lock for all sessions that install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF

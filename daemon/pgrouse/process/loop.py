@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from pgrouse.backoff import FailureLog
-from pgrouse.database_errors import CONNECTION_ERRORS, explain
+from pgrouse.database.database_errors import CONNECTION_ERRORS, explain
 from pgrouse.errors import DatabaseUnreachable, ExitCode
 from pgrouse.process.new_thread import call_in_new_thread
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
 from pgrouse.publishing.new_message import FIRST, OWN_POLICY, NewMessage, check_append, to_columns
@@ -21,7 +22,6 @@ from pgrouse.publishing.publish_statement import interval_text, is_a_row
 from pgrouse.publishing.published import Published, PublishOutcome
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
-from pgrouse.schema_name import SchemaName
 from pgrouse.telemetry.trace_context import NO_TRACE, NoTrace
 
 if TYPE_CHECKING:

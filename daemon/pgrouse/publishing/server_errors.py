@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pgrouse import schema_name
+from pgrouse.database import schema_name
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.errors import (
     BatchClosed,
     KeyTaken,
@@ -20,7 +21,6 @@ from pgrouse.errors import (
     TopicFull,
     TopicReserved,
 )
-from pgrouse.schema_name import SchemaName
 
 ERROR_CLASSES = (
     TopicFull,

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from pgrouse.schema_name import SchemaName
+from pgrouse.database.schema_name import SchemaName
 
 NAME = re.compile(r"%\((\w+)\)s")
 Value = str | int | bytes | None

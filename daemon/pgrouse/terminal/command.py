@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pgrouse import schema_name, session_settings
 from pgrouse.client.call import Call, run
-from pgrouse.database_errors import silence_driver
+from pgrouse.database import schema_name, session_settings
+from pgrouse.database.database_errors import silence_driver
 from pgrouse.terminal.lazy_group import shared_options
 from pgrouse.terminal.output import Output
 

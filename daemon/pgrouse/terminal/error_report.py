@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from pgrouse.config.dsn import redact
-from pgrouse.database_errors import explain
+from pgrouse.database.database_errors import explain
 from pgrouse.errors import ExitCode
 from pgrouse.format import harmless
 from pgrouse.terminal.output import folded

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from pgrouse import search_path
-from pgrouse.connection_schema import rendering
+from pgrouse.database import search_path
+from pgrouse.database.connection_schema import rendering
 
 # The name of a test database, as frameworks usually choose it.
 OF_TESTS = re.compile(r"(^|[_-])(py)?tests?([_-]|\d|$)", re.IGNORECASE)

@@ -12,7 +12,8 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from pgrouse import devdb, session_settings
+from pgrouse import devdb
+from pgrouse.database import session_settings
 from pgrouse.devdb.sessions import end_sessions
 from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl

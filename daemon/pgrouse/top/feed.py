@@ -16,7 +16,7 @@ import psycopg
 from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.database import Database
 from pgrouse.config.dsn import redact
-from pgrouse.database_errors import explain
+from pgrouse.database.database_errors import explain
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pgrouse.top.snapshot import QueueSnapshot, SnapshotReader
 

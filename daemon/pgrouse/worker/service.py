@@ -29,6 +29,7 @@ from pgrouse.client.connection.database import Database
 from pgrouse.config import config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.configured_cipher import require_cipher
+from pgrouse.database.schema_name import schema_name, use_schema
 from pgrouse.errors import LifespanFailed
 from pgrouse.event_logger import log
 from pgrouse.handlers.declaration import loader
@@ -41,7 +42,6 @@ from pgrouse.process import loop
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
-from pgrouse.schema_name import schema_name, use_schema
 from pgrouse.topic_pattern import is_pattern
 from pgrouse.worker.child import child_process, django_connections
 from pgrouse.worker.execution.daemon_runtime import DaemonRuntime

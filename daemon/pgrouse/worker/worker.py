@@ -22,7 +22,7 @@ from pgrouse.alerts.validate import validate_sinks
 from pgrouse.config import config
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import AnyDuration
-from pgrouse.database_errors import explain_database_error
+from pgrouse.database.database_errors import explain_database_error
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, LifespanFailed, PgrouseError
 from pgrouse.event_logger import log
 from pgrouse.handlers.declaration import loader

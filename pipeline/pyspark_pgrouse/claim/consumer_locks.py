@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from psycopg import Error
 
 from pgrouse.config import dsn as dsns
-from pgrouse.database_errors import silence_driver
+from pgrouse.database.database_errors import silence_driver
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken

@@ -18,8 +18,9 @@ import psycopg
 import pytest
 
 import pgrouse.client.connection.database
-from pgrouse import Client, MessageResult, Waiter, search_path, wait_for
+from pgrouse import Client, MessageResult, Waiter, wait_for
 from pgrouse.config import config
+from pgrouse.database import search_path
 from pgrouse.web.access.database_pool import DatabasePool
 from tests.daemon import naming_pooler, pgbouncer
 from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept

@@ -18,7 +18,7 @@ import psycopg
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.connection.database import Database, close
-from pgrouse.database_errors import CONNECTION_ERRORS
+from pgrouse.database.database_errors import CONNECTION_ERRORS
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from django.apps import AppConfig
 from django.core.management.base import CommandError
 from django.db.models.signals import pre_migrate
 
-from pgrouse import schema_name, session_settings
 from pgrouse.client.apply import configuration_change
 from pgrouse.config.config import Config
 from pgrouse.contrib.django import project
+from pgrouse.database import schema_name, session_settings
 from pgrouse.errors import PgrouseError
 from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.install import schema

@@ -21,8 +21,8 @@ from psycopg.conninfo import make_conninfo
 from pgrouse.config import config
 from pgrouse.config.config import Config
 from pgrouse.config.source import COMMAND, ConfigSource, HostProgram, Key, Origin
+from pgrouse.database.schema_name import VARIABLE, WRITTEN, SchemaName, schema_name
 from pgrouse.errors import ConfigError
-from pgrouse.schema_name import VARIABLE, WRITTEN, SchemaName, schema_name
 
 # The keys of PGROUSE that are no sections of the file.
 OWN_KEYS = ("config", "using", "migrate")

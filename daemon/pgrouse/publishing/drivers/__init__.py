@@ -9,9 +9,9 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from pgrouse.connection_schema import schema_of
+from pgrouse.database.connection_schema import schema_of
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.publishing.drivers.driver import Driver
-from pgrouse.schema_name import SchemaName
 
 # By the package and the name of a class, which is one of the bases of the connection's class.
 DRIVERS = {

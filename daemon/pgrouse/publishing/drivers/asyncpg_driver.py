@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
-from pgrouse.schema_name import SchemaName
 
 
 class Asyncpg(Driver):

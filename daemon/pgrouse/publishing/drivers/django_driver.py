@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.publishing.drivers import find_driver
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
-from pgrouse.schema_name import SchemaName
 
 JOIN = Statement("SELECT 1", {})
 

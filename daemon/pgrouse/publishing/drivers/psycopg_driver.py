@@ -10,11 +10,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from pgrouse.connection_schema import schema_of
+from pgrouse.database.connection_schema import schema_of
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
-from pgrouse.schema_name import SchemaName
 
 # A SELECT begins the caller's transaction; without it psycopg's transaction block would commit.
 BEGIN = b"SELECT"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.publishing.drivers import find_driver
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
-from pgrouse.schema_name import SchemaName
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Dialect, TextClause

@@ -27,12 +27,14 @@ from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
-from pgrouse import log, schema_name
+from pgrouse import log
 from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.crypto.envelope import ENCRYPTED_BY
+from pgrouse.database import schema_name
+from pgrouse.database.schema_name import SchemaName
 from pgrouse.handlers import current_attempt
 from pgrouse.handlers.attempt_context import CleanContext
 from pgrouse.handlers.call import HandlerCall, to_call
@@ -42,7 +44,6 @@ from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.log_lines import current_lines
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool
-from pgrouse.schema_name import SchemaName
 from pgrouse.telemetry import trace_context
 from pgrouse.worker.child import django_connections
 from pgrouse.worker.child.child_lifespan import ChildLifespan

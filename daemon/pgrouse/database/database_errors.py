@@ -9,7 +9,7 @@ from contextlib import suppress
 import psycopg
 from psycopg import errors
 
-from pgrouse import schema_name
+from pgrouse.database import schema_name
 from pgrouse.errors import ExitCode, PgrouseError
 
 UNREACHABLE = ExitCode.DATABASE_UNREACHABLE

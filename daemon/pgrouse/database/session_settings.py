@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from pgrouse import connection_schema, schema_name, search_path
+from pgrouse.database import connection_schema, schema_name, search_path
 from pgrouse.errors import ConfigError
 
 # Settings that decide what a statement means and what it returns.

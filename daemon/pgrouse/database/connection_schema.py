@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import sql
 
-from pgrouse import schema_name
-from pgrouse.schema_name import SchemaName
+from pgrouse.database import schema_name
+from pgrouse.database.schema_name import SchemaName
 
 CONNECTIONS = (psycopg.Connection, psycopg.AsyncConnection)
 C = TypeVar("C", bound="psycopg.Connection[Any] | psycopg.AsyncConnection[Any]")
