@@ -71,6 +71,17 @@ def test_a_live_or_archived_message_is_shown_and_explained(http: httpx.Client, q
     assert code(http.get("/v1/messages/999999999")) == "not_found"
 
 
+def test_the_log_lines_of_a_message_are_shown(http: httpx.Client, queue: Queue) -> None:
+    message = queue.publish("o.logs")
+    (claimed,) = queue.claim("o.logs")
+    queue.call("save_logs", [claimed.id], [claimed.claim_id], ["it said <so>"], [3])
+
+    (logged,) = http.get(f"/v1/messages/{message}/logs").json()["logs"]
+
+    assert (logged["attempt"], logged["lines"], logged["left_out"]) == (1, "it said <so>", 3)
+    assert code(http.get("/v1/messages/999999999/logs")) == "not_found"
+
+
 def test_json_that_python_cannot_hold_is_returned_unchanged(http: httpx.Client, queue: Queue) -> None:
     digits = "9" * 5000
     published = queue.value(

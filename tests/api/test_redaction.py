@@ -42,6 +42,7 @@ def ids(queue: Queue) -> dict[str, int]:
     (held,) = queue.claim("run", worker="w-1")
     queue.call("set_progress", [held.id], [held.claim_id], [content])
     queue.call("save_step", held.id, held.claim_id, "charge", content)
+    queue.call("save_logs", [held.id], [held.claim_id], [f"INFO shop: {SECRET}"])
     queue.schedule("nightly", topic="mail", payload=content, headers=headers)
     queue.conn.execute("UPDATE messages.message SET state = %s WHERE id = %s", [content, waiting])
     named = {"waiting": waiting, "long": long, "cut": cut, "body": body, "ended": ended, "running": running}
@@ -69,6 +70,7 @@ def places(client: httpx.Client, ids: dict[str, int]) -> set[str]:
     """Return where the word is shown: every page that a link leads to, its live updates, and every read of `/v1`."""
     found, seen = set(), set()
     messages = [f"/{base}/{each}" for each in ids.values() for base in ("messages", "v1/messages")]
+    messages += [f"/v1/messages/{each}/logs" for each in ids.values()]
     messages += [f"/messages/{each}/{name}" for each in ids.values() for name in ("payload", "edit")]
     lists = ["messages", "schedules", "schedules/nightly", "audit", "dead", "workers", "topics/mail"]
     to_do = ["/", *messages, "/messages?sort=oldest", *(f"/v1/{each}" for each in lists)]
@@ -101,6 +103,7 @@ def test_what_is_hidden_is_shown_nowhere(open_site: Open, ids: dict[str, int]) -
         *(f"/messages/{each}/payload" for each in ids.values()),
         *(f"/v1/messages/{each}" for name, each in ids.items() if name != "body"),
         f"/messages/{ids['waiting']}/edit",
+        f"/v1/messages/{ids['running']}/logs",
         *("/messages", "/messages?sort=oldest", "/live/messages", "/workers", "/live/workers"),
         *("/schedules/nightly", "/live/schedule?subject=nightly", "/v1/schedules", "/v1/schedules/nightly"),
         *("/audit", "/v1/audit", f"/live/message?subject={ids['running']}"),

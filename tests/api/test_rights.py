@@ -194,6 +194,7 @@ def test_lists_show_only_topics_that_match_the_patterns(shop: httpx.Client, queu
     assert [row["name"] for row in shop.get("/v1/schedules").json()["schedules"]] == ["s-shop.orders"]
     assert shop.get(f"/v1/messages/{other}").status_code == 404
     assert shop.get(f"/v1/messages/{other}/explain").status_code == 404
+    assert shop.get(f"/v1/messages/{other}/logs").status_code == 404
     assert shop.get("/v1/schedules/s-other").status_code == 404
     redriven = shop.post("/v1/dead/redrive", json={"ids": sorted(dead.values())}).json()["results"]
     assert {row["archived_id"]: row["outcome"] for row in redriven} == {

@@ -64,11 +64,6 @@ OTHERS = {
 STEPS = """
   SELECT s.name::text AS name, s.attempt, s.kept_at, left(s.result::text, 2000) AS result
   FROM messages.step AS s WHERE s.message_id = %(id)s"""
-# The log lines of its attempts, for those who may read contents; of long ones the end.
-LOGS = """
-  SELECT l.attempt, l.locked_at, l.kept_at, right(l.lines, %(chars)s) AS lines, l.left_out, l.claim_id
-  FROM messages.attempt_log AS l WHERE l.message_id = %(id)s"""
-MOST_CHARS = 262_144  # of the lines of one attempt: messages.save_logs keeps no more
 # Until it is released, the time of a message that waits for others.
 NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -299,14 +294,10 @@ def find_steps(message_id: int) -> Call[list[StoredStep]]:
     return query_call(STEPS, StoredStep, "ORDER BY f.kept_at, f.name LIMIT 1000", id=message_id)
 
 
-def find_logs(message_id: int, *, chars: int = MOST_CHARS) -> Call[list[AttemptLog]]:
-    """Read the log lines of the attempts of a message, the first attempt first.
-
-    Args:
-        message_id: which message.
-        chars: how many characters of each attempt are read, the last ones.
-    """
-    return query_call(LOGS, AttemptLog, "ORDER BY f.kept_at, f.claim_id LIMIT 20", id=message_id, chars=chars)
+def find_logs(message_id: int) -> Call[list[AttemptLog]]:
+    """Read the log lines of the attempts of a message, the first attempt first."""
+    clauses = "WHERE f.message_id = %(id)s ORDER BY f.kept_at, f.claim_id LIMIT 20"
+    return select_call("attempt_log", AttemptLog, clauses, id=message_id)
 
 
 def find_live(

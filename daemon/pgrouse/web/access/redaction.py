@@ -41,8 +41,9 @@ class Content:
 
     Attributes:
         topic: the topic of the message.
-        part: payload, headers, output, checkpoint, progress or step; or body: bytes, or the beginning of them.
-        value: the content: decoded JSON, or bytes.
+        part: payload, headers, output, checkpoint, progress or step; body: bytes, or the beginning of them; or log: the
+            log lines of an attempt.
+        value: the content: decoded JSON, bytes, or text.
         roles: the roles of the viewer.
     """
 
@@ -101,6 +102,14 @@ def shown_body(caller: Caller, topic: str, body: bytes | memoryview | None) -> b
         return given
     shown = caller.redactor.redact(Content(topic, "body", given, caller.roles))
     return shown if isinstance(shown, bytes) else b"hidden"
+
+
+def shown_log(caller: Caller, topic: str, lines: str) -> str:
+    """Return the text that the caller sees instead of the log lines of an attempt."""
+    if caller.redactor is None:
+        return lines
+    shown = caller.redactor.redact(Content(topic, "log", lines, caller.roles))
+    return shown if isinstance(shown, str) else json.loads(HIDDEN)
 
 
 def shown_message(caller: Caller, row: Row) -> Row:

@@ -11,13 +11,13 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import explain
 from pgrouse.client.calls.workflow import workflow
-from pgrouse.client.queries.message import NEVER, find_steps, read_shown
+from pgrouse.client.queries.message import NEVER, find_logs, find_steps, read_shown
 from pgrouse.client.queries.workflow import workflow_of
 from pgrouse.crypto import envelope
 from pgrouse.format import ShownProgress, harmless, show_age, show_progress
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
-from pgrouse.web.access.redaction import shown_json
+from pgrouse.web.access.redaction import shown_json, shown_log
 from pgrouse.web.page.json_view import hex_dump, pretty
 from pgrouse.web.search import search
 
@@ -27,6 +27,7 @@ MAX_SHOWN_BYTES = 512
 MAX_PROGRESS_CHARS = 200
 # What can be edited in a page.
 MAX_EDIT_CHARS = 200_000
+MAX_LOG_CHARS = 20_000  # of each attempt
 # A publish and its being available are read one after the other.
 IMMEDIATE = timedelta(milliseconds=100)
 
@@ -63,6 +64,7 @@ async def read_context(conn: Connection, message_id: int) -> dict[str, Any]:
         "neighbours": await read_rows(conn, workflow(message_id)),
         "workflow_id": await run_async(conn, workflow_of(message_id)),
         "steps": await read_rows(conn, find_steps(message_id)),
+        "logs": await read_rows(conn, find_logs(message_id)),
     }
 
 
@@ -70,6 +72,12 @@ def step(caller: Caller, topic: str, row: Row) -> Row:
     """Return what a step returned, as the caller sees it; of an encrypted result only that it is one."""
     result = shown_json(caller, topic, "step", row["result"])
     return row | {"result": envelope.describe_json(result) or result}
+
+
+def log(caller: Caller, topic: str, row: Row) -> Row:
+    """Return the end of the log lines of an attempt, as the caller sees them."""
+    lines = shown_log(caller, topic, row["lines"])
+    return row | {"lines": lines[-MAX_LOG_CHARS:], "is_cut": len(lines) > MAX_LOG_CHARS}
 
 
 def contents(row: Row) -> dict[str, Any]:

@@ -58,6 +58,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
         each for each in around["reasons"] if fan_out.may_see_reason(caller, each["code"], each["detail_json"])
     ]
     around["steps"] = [message_detail.step(caller, row["topic"], each) for each in around["steps"]]
+    around["logs"] = [message_detail.log(caller, row["topic"], each) for each in around["logs"]]
     around["lineage"] = [each for each in around["lineage"] if each["topic"] is None or caller.sees(each["topic"])]
     around["neighbours"] = [
         each for each in around["neighbours"] if each["topic"] is None or caller.sees(each["topic"])

@@ -14,11 +14,11 @@ from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.monitoring.search import FoundMessage, find_messages
-from pgrouse.client.queries.message import JSON_COLUMNS, MessageRecord, read_message, topics_of
+from pgrouse.client.queries.message import JSON_COLUMNS, AttemptLog, MessageRecord, find_logs, read_message, topics_of
 from pgrouse.crypto import envelope
 from pgrouse.web.access import fan_out, redaction
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, reading, run_read, writing
+from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading, run_read, writing
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.search import header_filter
@@ -95,6 +95,20 @@ class MessageExplanation(ResponseModel):
     """The reasons, most important first."""
 
     reasons: list[ExplainReason]
+
+
+@members_of(AttemptLog)
+class AttemptLogLines(ResponseModel):
+    """The log lines of an attempt."""
+
+    model_config = example(lines="2026-11-30T18:13:50.123Z INFO shop.orders: charged order=7")
+
+
+class MessageLogs(ResponseModel):
+    """The log lines of a message."""
+
+    logs: list[AttemptLogLines]
+    """By attempt, the first attempt first."""
 
 
 class MessageIdsWithReason(RequestModel):
@@ -236,6 +250,21 @@ async def explain_message(request: Request, caller: Viewer, message_id: PathId) 
         reasons = await run_async(conn, explain(message_id))
     visible = [each for each in reasons if fan_out.may_see_reason(caller, each.code, each.detail_json)]
     return ApiResponse({"reasons": list(map(ExplainReason.of, visible))})
+
+
+@router.get(
+    "/messages/{message_id}/logs",
+    response_model=MessageLogs,
+    summary="Show the log lines of a message",
+    responses=responses(404),
+)
+async def get_logs(request: Request, caller: Viewer, message_id: PathId) -> Response:
+    """Return the log lines of the last 20 attempts of a message, if its topic keeps them."""
+    async with reading(request) as conn:
+        row = await _read_visible(conn, caller, message_id)
+        logs = await read_rows(conn, find_logs(message_id))
+    shown = [each | {"lines": redaction.shown_log(caller, row["topic"], each["lines"])} for each in logs]
+    return ApiResponse({"logs": shown})
 
 
 @router.post("/messages/cancel", response_model=ActionResult, summary="Cancel messages")
