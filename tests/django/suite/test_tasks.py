@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from conftest import ended, until
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from work import tasks
 
@@ -107,9 +107,11 @@ def test_a_task_has_settings_of_its_own_instead_of_its_topics():
     backoff = {"kind": "constant", "base": "1m"}
     own = tasks.add.using(max_attempts=3, timeout="30s", backoff=backoff, retention="90d", priority=10)
 
-    queued = own.using(timeout=timedelta(minutes=1)).enqueue(2, 3)
+    # Before it commits, no worker sees it.
+    with transaction.atomic():
+        queued = own.using(timeout=timedelta(minutes=1)).enqueue(2, 3)
+        row = json.loads(value("SELECT to_jsonb(m)::text FROM messages.message AS m WHERE m.id = %s", queued.id))
 
-    row = json.loads(value("SELECT to_jsonb(m)::text FROM messages.message AS m WHERE m.id = %s", queued.id))
     assert (row["max_attempts"], row["timeout"], row["retention"]) == (3, "00:01:00", "2160:00:00")
     assert (row["backoff"], row["priority"]) == (backoff, to_level(10))
     assert queued.task.timeout == timedelta(minutes=1)
