@@ -473,3 +473,18 @@ def test_a_signed_url_is_printed_where_the_web_server_has_an_address(
     assert without.code == 78
     assert "web.url is not set" in without.err
     assert made.out.startswith(f"https://queue.example.com/signal/{published}/ok?until=")
+
+
+def test_a_message_shows_the_last_log_lines_of_its_attempts(pgrouse: Shell, queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim_one()
+    lines = "\n".join(f"INFO shop: line {number}" for number in range(60))
+    queue.call("save_logs", [claimed.id], [claimed.claim_id], [lines + "\x1b[31m"], [1234])
+
+    shown = pgrouse("message", "show", str(published)).out
+    (logged,) = pgrouse("message", "show", str(published), "--json").objects[0]["logs"]
+
+    assert "log of attempt 1, " in shown
+    assert "… before: 10 more, see --json; 1,234 not kept\n    INFO shop: line 10\n" in shown
+    assert r"line 59\x1b[31m" in shown
+    assert (logged["left_out"], logged["lines"].count("\n")) == (1234, 59)

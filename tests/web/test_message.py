@@ -348,3 +348,18 @@ def test_dependencies_and_dependents_are_links_with_states(visitor: Visitor, que
     before.get_by_role("link").click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
     expect(page.locator("main")).to_contain_text('{"paid": true}')
+
+
+@pytest.mark.long
+def test_the_log_lines_of_attempts_are_shown(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish()
+    (claimed,) = queue.claim(worker="w-1")
+    lines = "x" * 20_000 + "\nINFO shop: <b>charged</b>"
+    queue.call("save_logs", [claimed.id], [claimed.claim_id], [lines], [1234])
+
+    page = visitor.open(f"/messages/{published}")
+
+    logs = page.locator("section", has=page.get_by_role("heading", name="Logs"))
+    expect(logs.locator("pre")).to_contain_text("INFO shop: <b>charged</b>")
+    expect(logs).to_contain_text("1,234 lines before it were not kept")
+    assert len(logs.locator("pre").inner_text()) <= 20_000

@@ -10,8 +10,9 @@ import pytest
 
 from pgrouse.client.call import run
 from pgrouse.client.queries.message import AttemptLog, find_logs
-from tests.daemon.process import Daemon, Journal
+from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
@@ -209,3 +210,26 @@ def test_passwords_are_hidden(start: Start, queue: Queue) -> None:
     eventually(lambda: queue.archived(message))
 
     assert "open-sesame" not in logs(queue, message)[0].lines
+
+
+@pytest.mark.parametrize(("detail", "kept"), [("text", 1), ("type", 0)])
+def test_lines_of_encrypted_messages_are_kept_as_their_errors_are(
+    start: Start, queue: Queue, detail: str, kept: int
+) -> None:
+    crypto = {"current": "now", "topics": ["job"], "error_detail": detail}
+    start(
+        {"job": keeping("async")},
+        sections={"crypto": crypto, "crypto.keys.now": {"env": "TEST_KEY"}},
+        environ={"TEST_KEY": "A" * 43 + "="},
+    )
+    message = queue.publish("job", payload={})
+    eventually(lambda: queue.archived(message))
+
+    assert len(logs(queue, message)) == kept
+
+
+def test_the_lines_of_a_batch_belong_to_no_message(fleet: Fleet, database: Database) -> None:
+    daemon = fleet.launch({"job": {"handler": "work:echo", "batch_size": 5, "log_bytes": 10}}, dsn=database.dsn)
+
+    assert daemon.exit_code() == 78
+    assert "remove log_bytes or batch_size" in daemon.log.read_text()
