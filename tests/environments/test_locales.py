@@ -5,11 +5,15 @@ test_settings.py shows that messages live there as usual.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
+from psycopg import AsyncConnection
 
 from pgrouse import publish
+from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement
+from pgrouse.client.worker_client import ClaimRequest, WorkerClient
 from tests.environments.life import Life
 from tests.environments.locale_database import database_of
 from tests.server.postgres import Database, Postgres
@@ -50,3 +54,23 @@ def test_a_text_that_does_not_fit_into_the_encoding_is_refused_and_the_others_ar
     assert refused.code == 1
     assert "LATIN1" in refused.err
     assert found == [[(published,)]] * 2
+
+
+def test_log_lines_that_do_not_fit_into_the_encoding_are_written_out(
+    server: Postgres, life_in: Callable[[Database], Life]
+) -> None:
+    with database_of(server, "Latin 1") as database:
+        life_in(database).install()
+        queue = Queue(database.connect())
+        queue.publish()
+        asyncio.run(_complete_with_log(database.dsn, "7 €"))
+
+        assert queue.value("SELECT lines FROM messages.attempt_log") == r"7 \u20ac"
+
+
+async def _complete_with_log(dsn: str, text: str) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True, client_encoding="utf8") as conn:
+        client = WorkerClient(conn, "w")
+        (claimed,) = (await client.settle_and_claim([], ClaimRequest(["t"], 1))).claimed
+        ended = Settlement(claimed, SettleKind.COMPLETE)
+        await client.settle_and_claim([ended], None, logs=[LoggedLines(claimed, text, 0)])
