@@ -29,14 +29,15 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     two_daemons({"job": "timed:run"}, concurrency=7)
     limits = {"a": 2, "b": 2, "wide": 5, "narrow": 1}
 
+    # Three pauses of the narrowest: a single one of the machine is not the usual one.
     for channel, limit in limits.items():
-        queue.publish_many(3 * limit, "job", channel=channel, payload={"for": 3})
+        queue.publish_many(4 * limit, "job", channel=channel, payload={"for": 2.5})
 
     latency = runs.until_done()
     assert len(runs.pids()) == 2
     assert {channel: runs.most_at_once(channel=channel) for channel in limits} == limits
     for channel, limit in limits.items():
-        assert runs.pause(limit, channel) <= max(3 / 9, 3 * latency)
+        assert runs.pause(limit, channel) <= max(2.5 / 9, 3 * latency)
 
 
 @pytest.mark.long

@@ -52,8 +52,8 @@ class Terminal:
             )
 
     def _control(self) -> None:
-        if self.is_nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Also if nohup runs these tests.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if self.is_nohup else signal.SIG_DFL)
         fcntl.ioctl(self._theirs, termios.TIOCSCTTY, 0)
 
     def press_ctrl_c(self) -> None:
