@@ -329,17 +329,17 @@ def test_the_form_publishes_with_debounce_and_throttle(site: Site, queue: Queue)
     assert [debounced, throttled] == [{f"/messages/{row.id}"} for row in rows]
 
 
-def test_the_form_publishes_with_an_own_timeout_backoff_and_retention(site: Site, queue: Queue) -> None:
+def test_the_form_publishes_with_settings_of_its_own(site: Site, queue: Queue) -> None:
     def send(**typed: str) -> httpx.Response:
         typed = {"topic": "a", "payload": "1", **typed}
         return httpx.post(f"{site.url}/messages/new", data=typed, headers={"accept": "text/html"})
 
-    sent = send(timeout="90s", backoff='{"kind": "constant", "base": "7s"}', retention="90d")
+    sent = send(max_attempts="3", timeout="90s", backoff='{"kind": "constant", "base": "7s"}', retention="90d")
     send(backoff="linear")
     refused = send(backoff="cubic")
 
-    rows = queue.rows("SELECT id, timeout, backoff, retention FROM messages.message ORDER BY id")
-    assert (rows[0].timeout, rows[0].retention) == (timedelta(seconds=90), timedelta(days=90))
+    rows = queue.rows("SELECT id, max_attempts, timeout, backoff, retention FROM messages.message ORDER BY id")
+    assert (rows[0].max_attempts, rows[0].timeout, rows[0].retention) == (3, timedelta(seconds=90), timedelta(days=90))
     assert [row.backoff for row in rows] == [{"kind": "constant", "base": "7s"}, {"kind": "linear"}]
     assert refused.status_code == 422
     assert "backoff" in re.findall(r'role="alert">([^<]*)<', refused.text)[0]

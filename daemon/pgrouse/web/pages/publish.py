@@ -25,8 +25,8 @@ from pgrouse.web.v1.publish import PublishRequest
 router = APIRouter()
 
 FIELDS = (
-    "topic", "payload", "key", "channel", "priority", "delay", "debounce", "max_delay", "throttle", "timeout",
-    "backoff", "retention", "headers"
+    "topic", "payload", "key", "channel", "priority", "delay", "debounce", "max_delay", "throttle",
+    "max_attempts", "timeout", "backoff", "retention", "headers"
 )  # fmt: skip
 MAX_CHARS = 1_000_000
 SERVER_ERROR = 500
@@ -82,7 +82,7 @@ def _read(typed: dict[str, str]) -> NewMessage:
     given: dict[str, Any] = {name: value for name in FIELDS if (value := typed[name].strip())}
     # Blanks may belong to a key or a channel.
     given |= {name: typed[name] for name in ("key", "channel") if name in given}
-    for name in ("payload", "headers", "priority"):
+    for name in ("payload", "headers", "priority", "max_attempts"):
         if name in given:
             given[name] = jsonb.decode(given[name], name)
     # A kind, or an object with its parts.
