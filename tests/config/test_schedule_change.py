@@ -26,7 +26,8 @@ JOBS = (
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
+    # Another test may have left a folder there, whose modules a package named shop without __init__.py would have too.
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if not Path(each, "shop").exists()])
     known = set(sys.modules)
     yield
     for name in set(sys.modules) - known:

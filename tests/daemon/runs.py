@@ -22,6 +22,11 @@ MOST_AT_ONCE = """
     FROM run AS r WHERE r.topic = %(topic)s AND (%(channel)s::text IS NULL OR r.channel = %(channel)s)
 """
 
+# Between two runs of a slot lie the record of an end, a settle, a notification with its claim, and the record of a
+# start; on a slow machine each takes as long as a probe from its publish to its claim. A lost notification takes much
+# longer: until the next poll.
+STEPS_OF_A_PAUSE = 5
+
 
 class Runs:
     """The runs of one test.

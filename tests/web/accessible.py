@@ -1,7 +1,8 @@
-"""Whether a page is accessible, as far as axe can check."""
+"""Whether a page can be read by everybody, as far as axe and a look at its text can check."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
@@ -27,6 +28,8 @@ def page_complaints(page: Page, path: str, size: str) -> list[str]:
     found = [f"{path} {size}: {each}" for each in _violations(page)]
     if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
         found.append(f"{path} {size}: wider than its window")
+    if re.search(r"&(amp|quot|lt|gt|#\d+);", page.evaluate("document.querySelector('main').innerText")):
+        found.append(f"{path} {size}: its text is escaped twice")
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.daemon.process import Daemon
-from tests.daemon.runs import Runs
+from tests.daemon.runs import STEPS_OF_A_PAUSE, Runs
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -37,7 +37,7 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     assert len(runs.pids()) == 2
     assert {channel: runs.most_at_once(channel=channel) for channel in limits} == limits
     for channel, limit in limits.items():
-        assert runs.pause(limit, channel) <= max(2.5 / 9, 3 * latency)
+        assert runs.pause(limit, channel) <= max(2.5 / 9, STEPS_OF_A_PAUSE * latency)
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.daemon.process import AT_ONCE_S, Daemon
-from tests.daemon.runs import Runs
+from tests.daemon.runs import STEPS_OF_A_PAUSE, Runs
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -30,7 +30,7 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     assert len(runs.rows()) == 3 * limit
     assert len(runs.pids()) >= daemons
     assert runs.most_at_once() == limit
-    assert runs.pause(limit) <= max(3 / 9, 3 * latency)
+    assert runs.pause(limit) <= max(3 / 9, STEPS_OF_A_PAUSE * latency)
 
 
 def test_a_raised_limit_applies_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:

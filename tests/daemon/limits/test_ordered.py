@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from tests.daemon.process import Daemon
-from tests.daemon.runs import Runs
+from tests.daemon.runs import STEPS_OF_A_PAUSE, Runs
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -39,7 +39,7 @@ def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
     assert len(runs.rows()) == 12
     assert len(runs.pids()) == 2
     assert all(in_order(runs, channel) for channel in "abcd")
-    assert max(runs.pause(1, channel) for channel in "abcd") <= max(3 / 9, 3 * latency)
+    assert max(runs.pause(1, channel) for channel in "abcd") <= max(3 / 9, STEPS_OF_A_PAUSE * latency)
 
 
 @pytest.mark.long
