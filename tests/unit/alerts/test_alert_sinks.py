@@ -80,7 +80,7 @@ def test_a_webhook_is_signed_so_that_the_receiver_can_verify_it(receiver: Receiv
 
 
 def test_the_password_of_an_address_is_sent_as_basic_authentication(receiver: Receiver) -> None:
-    send(webhook=receiver.url().replace("127", "ann:s%20p@127"))
+    send(webhook=receiver.url().replace("//", "//ann:s%20p@"))
 
     assert receiver.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"ann:s p").decode()
 
