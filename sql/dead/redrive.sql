@@ -1,6 +1,6 @@
 -- Puts dead messages back into the queue. Each becomes a new message with the same topic, channel, key, priority,
 -- payload, headers, state, `max_attempts`, `timeout`, `backoff` and `retention`, no attempts, `redriven_from` = the id
--- of the dead one, and its `redrives` plus one. The archive row does not change. The outcomes:
+-- of the dead one, and one more in `redrives`. The archive row does not change. The outcomes:
 --
 -- - `redriven`: it is back in the queue, as `message_id`.
 -- - `keyless`: it is back without its key, because a newer message has the key (`key_on_retry = 'keep'`, or the newer
