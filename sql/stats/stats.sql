@@ -35,7 +35,9 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_now  timestamptz := messages.now();
-  v_like text[] := messages.topic_regexps(p_topics);
+  -- Names are compared: a regular expression for each of hundreds would be compiled for each topic.
+  v_like text[] := messages.topic_regexps(ARRAY(
+    SELECT t.topic FROM unnest(p_topics) AS t (topic) WHERE right(t.topic, 1) = '*'));
 BEGIN
   RETURN QUERY
   WITH estimate AS MATERIALIZED (
@@ -53,7 +55,7 @@ BEGIN
       SELECT DISTINCT t.topic
       FROM messages.worker_state AS w
       CROSS JOIN unnest(w.topics) AS t (topic)
-      WHERE w.handles AND (t.topic ~ ANY (v_like) OR right(t.topic, 1) = '*')))) AS w (topic)
+      WHERE w.handles AND (t.topic = ANY (p_topics) OR t.topic ~ ANY (v_like) OR right(t.topic, 1) = '*')))) AS w (topic)
   ), known AS MATERIALIZED (
     SELECT k.topic
     FROM (
@@ -64,7 +66,7 @@ BEGIN
       UNION ALL SELECT e.topic, false, e.ready + e.delayed FROM estimate AS e
       UNION ALL SELECT w.topic, false, 0 FROM unnest(messages.waiting_topics('', p_limit, p_topics)) AS w (topic)
     ) AS k
-    WHERE k.topic ~ ANY (v_like)
+    WHERE k.topic = ANY (p_topics) OR k.topic ~ ANY (v_like)
     GROUP BY k.topic
     ORDER BY bool_or(k.is_first) DESC, sum(k.count) DESC, k.topic
     LIMIT p_limit
