@@ -87,10 +87,10 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "systemd": "/usr/bin/systemd-analyze",
 }
 
-# The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how
-# many). Then those on Spark: two processes with a JVM each fill two cores. What takes long, and shows no promise alone,
+# The tests in two rounds. Those on Spark: two processes with a JVM each fill two cores. Then side by side those that
+# mostly wait, for time or for a server (tests/conftest.py says how many). What takes long, and shows no promise alone,
 # is left to `./go test -n auto -m long`.
-FULL = [["-n", "auto", "-m", "not spark and not long"], ["-n", "2", "-m", "spark and not long", "tests/pipeline"]]
+FULL = [["-n", "2", "-m", "spark and not long", "tests/pipeline"], ["-n", "auto", "-m", "not spark and not long"]]
 # Of these, what docs/development/promises.md names.
 PROMISES = [[*each[:3], f"promise and {each[3]}", *each[4:]] for each in FULL]
 
@@ -158,7 +158,7 @@ def compile_tests(rounds: list[list[str]]) -> None:
     if (VENV / "pycache").joinpath(*ROOT.parts[1:], "tests").exists():
         return
     say("compiling what the tests import")
-    command = [VENV / "bin" / "python", "-m", "pytest", "--collect-only", "-q", *rounds[0][2:]]
+    command = [VENV / "bin" / "python", "-m", "pytest", "--collect-only", "-q", *rounds[-1][2:]]
     subprocess.run(command, check=False, env=with_bytecode(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -88,8 +88,8 @@ class TestCheck:
 class TestTest:
     """How it starts the tests."""
 
-    def test_every_test_on_spark_that_is_not_long_is_in_the_folder_of_the_second_round(self, go: Any) -> None:
-        folder = go.FULL[1][-1]
+    def test_every_test_on_spark_that_is_not_long_is_in_the_folder_of_the_round_on_spark(self, go: Any) -> None:
+        folder = go.FULL[0][-1]
         marked = {each for each in SCRIPT.parent.glob("tests/**/test_*.py") if "mark.spark" in each.read_text()}
 
         elsewhere = [each for each in marked if not each.is_relative_to(SCRIPT.parent / folder)]
@@ -105,15 +105,15 @@ class TestTest:
             (
                 ["--full"],
                 [
-                    ["pytest", "-n", "auto", "-m", "not spark and not long"],
                     ["pytest", "-n", "2", "-m", "spark and not long", "tests/pipeline"],
+                    ["pytest", "-n", "auto", "-m", "not spark and not long"],
                 ],
             ),
             (
                 [],
                 [
-                    ["pytest", "-n", "auto", "-m", "promise and not spark and not long"],
                     ["pytest", "-n", "2", "-m", "promise and spark and not long", "tests/pipeline"],
+                    ["pytest", "-n", "auto", "-m", "promise and not spark and not long"],
                 ],
             ),
         ],
