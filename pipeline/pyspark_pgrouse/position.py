@@ -22,7 +22,12 @@ VERSION = 1
 
 WATERMARK = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
 NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
-SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
+# The numbers of the database and of the schema stay when they are renamed. A restored dump has others.
+QUEUE = """
+    SELECT pg_catalog.format('%s/%s/%s', s.system_identifier, d.oid, n.oid)
+    FROM pg_catalog.pg_control_system() AS s, pg_catalog.pg_database AS d, pg_catalog.pg_namespace AS n
+    WHERE d.datname = pg_catalog.current_database() AND n.nspname = 'messages'
+"""
 
 LAG = """
     WITH writing AS (
@@ -45,9 +50,9 @@ LAG = """
     LEFT JOIN oldest AS o ON true
 """
 RECOVERY_HINT = (
-    "Its transaction ids mean something else there, so going on would lose rows or read them twice. "
-    "Either name the database that was read before, or start over: an empty checkpoint and an empty place to write to, "
-    "with startingOffsets earliest"
+    "Its rows are other ones here, so going on would lose rows or read them twice. "
+    "Either name the database and the schema that were read before, or start over: an empty checkpoint and an empty "
+    "place to write to, with startingOffsets earliest"
 )
 
 
@@ -55,8 +60,8 @@ RECOVERY_HINT = (
 class Position:
     """A place in the archive. As a start it is exclusive, as an end inclusive."""
 
-    system: str
-    """The system identifier of the cluster whose transactions are counted here."""
+    queue: str
+    """The queue whose archive this is, from `queue_identifier`."""
     xid: str
     id: int
 
@@ -67,7 +72,7 @@ class Position:
 
     def as_offset(self) -> dict[str, Any]:
         """Return it in the form of Spark's checkpoints. xid is text: in JSON, numbers above 2**53 are not safe."""
-        return {"v": VERSION, "sys": self.system, "xid": self.xid, "id": self.id}
+        return {"v": VERSION, "queue": self.queue, "xid": self.xid, "id": self.id}
 
     @classmethod
     def from_offset(cls, offset: dict[str, Any]) -> Position:
@@ -77,16 +82,17 @@ class Position:
             ConfigError: it is not a position, or one of a later version.
         """
         match offset:
-            case {"v": 1, "sys": str(system), "xid": str(xid), "id": int(id_)} if xid.isdecimal():
-                return cls(system, xid, id_)
+            case {"v": 1, "queue": str(queue), "xid": str(xid), "id": int(id_)} if xid.isdecimal():
+                return cls(queue, xid, id_)
         raise ConfigError(
-            f'not a position in the archive: {offset!r}; expected {{"v": 1, "sys": "7710...", "xid": "941", "id": 17}}'
+            f"not a position in the archive: {offset!r}; "
+            'expected {"v": 1, "queue": "7710...", "xid": "941", "id": 17}'
         )
 
 
-def system_identifier(conn: psycopg.Connection[Any]) -> str:
-    """Return the identifier of this cluster; a standby and its primary share it."""
-    return str(conn.execute(SYSTEM).fetchone()[0])  # type: ignore[index]
+def queue_identifier(conn: psycopg.Connection[Any]) -> str:
+    """Return what identifies this queue: its cluster, which a standby shares, its database and its schema."""
+    return str(conn.execute(QUEUE).fetchone()[0])  # type: ignore[index]
 
 
 def watermark(conn: psycopg.Connection[Any]) -> str:
@@ -117,23 +123,20 @@ def next_end(
         end = run(conn, row_within_bytes(*below, limit_rows, limit_bytes))
     else:
         end = run(conn, nth_row(*below, limit_rows)) or run(conn, last_row(*below))
-    return Position(start.system, *end) if end else None
+    return Position(start.queue, *end) if end else None
 
 
-def check_cluster(conn: psycopg.Connection[Any], position: Position) -> None:
-    """Check that a position belongs to this cluster.
+def check_queue(conn: psycopg.Connection[Any], position: Position) -> None:
+    """Check that a position belongs to this queue.
 
     Raises:
-        ConfigError: it is of another cluster, or of this one's future: the cluster was restored. The text says what to
+        ConfigError: it is of another queue, or of this one's future: the cluster was restored. The text says what to
             do.
     """
-    here = system_identifier(conn)
+    here = queue_identifier(conn)
     newest = int(conn.execute(NEWEST).fetchone()[0])  # type: ignore[index]
-    if position.system != here:
-        raise ConfigError(
-            f"this position is of the cluster with system identifier {position.system}, but the database is in {here}. "
-            f"{RECOVERY_HINT}"
-        )
+    if position.queue != here:
+        raise ConfigError(f"this position is of another queue ({position.queue}; this one is {here}). {RECOVERY_HINT}")
     if int(position.xid) > newest:
         raise ConfigError(
             f"this position is ahead of the database (transaction {position.xid}, but it is at {newest}): "

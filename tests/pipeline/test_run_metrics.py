@@ -24,7 +24,7 @@ from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.jobs.export_lag import LagExceeded, check_lag, export_lag
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
-from pyspark_pgrouse.position import Position, system_identifier
+from pyspark_pgrouse.position import Position, queue_identifier
 from tests.daemon.collector import attributes, collecting
 from tests.pipeline.lakes import fill
 from tests.server.postgres import Database
@@ -200,7 +200,7 @@ def test_rows_behind_an_open_transaction_exceed_the_maximum_lag(queue: Queue, ot
     with connect(database.dsn) as conn, other.conn.transaction():
         fill(other, 1)
         fill(queue, 3, first=100)
-        lag = export_lag(conn, Position(system_identifier(conn), "0", 0), Scope())
+        lag = export_lag(conn, Position(queue_identifier(conn), "0", 0), Scope())
 
         assert (lag.rows, lag.seconds > 0) == (3, True)
         with pytest.raises(
@@ -215,6 +215,6 @@ def test_rows_behind_an_open_transaction_exceed_the_maximum_lag(queue: Queue, ot
 def test_the_lag_counts_only_the_topics_of_the_export(queue: Queue, database: Database) -> None:
     fill(queue, 2, topic="other", first=10)
     with connect(database.dsn) as conn:
-        lag = export_lag(conn, Position(system_identifier(conn), "0", 0), Scope(topics=("t",)))
+        lag = export_lag(conn, Position(queue_identifier(conn), "0", 0), Scope(topics=("t",)))
 
     assert (lag.rows, lag.seconds) == (0, 0)

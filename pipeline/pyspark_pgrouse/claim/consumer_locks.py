@@ -32,6 +32,7 @@ from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, Cons
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
+from pyspark_pgrouse.queue_dsn import queue_dsn, schema_of
 
 # Locks are extended at a third of the shortest one.
 SHARE_OF_LOCK = 3
@@ -218,6 +219,7 @@ def options_line(options: ConsumerOptions, name_timeout_s: float) -> dict[str, A
     """Return the first line, with the options."""
     return asdict(options) | {
         "lock": options.lock and options.lock.total_seconds(),
+        "schema": schema_of(options.dsn).name,
         "name_timeout_s": name_timeout_s,
     }
 
@@ -225,9 +227,9 @@ def options_line(options: ConsumerOptions, name_timeout_s: float) -> dict[str, A
 def _options(line: str) -> tuple[ConsumerOptions, float]:
     """Return the options of a first line, and how long to wait for the name."""
     given = json.loads(line)
-    name_timeout_s = given.pop("name_timeout_s")
+    name_timeout_s, dsn = given.pop("name_timeout_s"), queue_dsn(given["dsn"], given.pop("schema"))
     lock = None if given["lock"] is None else timedelta(seconds=given["lock"])
-    return ConsumerOptions(**given | {"topics": tuple(given["topics"]), "lock": lock}), name_timeout_s
+    return ConsumerOptions(**given | {"dsn": dsn, "topics": tuple(given["topics"]), "lock": lock}), name_timeout_s
 
 
 def _serve(locks: ConsumerLocks, job: int) -> bool:

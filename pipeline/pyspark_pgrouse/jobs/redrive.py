@@ -24,7 +24,7 @@ from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.position import system_identifier
+from pyspark_pgrouse.position import queue_identifier
 from pyspark_pgrouse.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.schema import ARCHIVE
 from pyspark_pgrouse.session import session as spark_session
@@ -103,10 +103,10 @@ def _translated_spark_errors() -> Iterator[None]:
 
 
 def _own_lake(conn: psycopg.Connection, url: str) -> Lake:
-    lake, here = Lake.open(url), system_identifier(conn)
-    if lake.info.system_identifier != here:
+    lake, here = Lake.open(url), queue_identifier(conn)
+    if lake.info.queue != here:
         raise ConfigError(
-            f"the lake {url} is of the database cluster {lake.info.system_identifier}, and this is {here}: "
+            f"the lake {url} is of another queue ({lake.info.queue}; this one is {here}): "
             "its ids are other messages here"
         )
     return lake

@@ -52,7 +52,7 @@ class ExportCursor:
     ) -> ExportCursor:
         """Open the export at a position, unless it is open already; return it."""
         found = run(conn, open_export(name, lake, lake_id, position.xid, position.id))
-        return cls(name, found.lake, found.lake_id, Position(found.system_identifier, found.xid, found.id))
+        return cls(name, found.lake, found.lake_id, Position(position.queue, found.xid, found.id))
 
     def advance(self, conn: psycopg.Connection[Any], end: Position) -> ExportCursor:
         """Move the cursor to `end`, and return it.

@@ -183,17 +183,17 @@ class Export:
 
 
 def _opened(conn: psycopg.Connection[Any], directory: Directory, options: ExportOptions) -> Lake:
-    system = positions.system_identifier(conn)
+    queue = positions.queue_identifier(conn)
     lake = Lake.find(directory)
     if lake is not None:
-        _check(lake.info, directory.url, system, options)
+        _check(lake.info, directory.url, queue, options)
         _check_partitioning(lake, options)
         return lake
     schema = arrow_schema(archive_columns(conn, options.choice))
     for export in run(conn, list_exports()):
         if export.name == options.name:
             raise _elsewhere(export.name, export.lake, directory.url)
-    info = LakeInfo(options.name, system, options.topics, options.since, options.choice)
+    info = LakeInfo(options.name, queue, options.topics, options.since, options.choice)
     return Lake.make(directory, info, schema, options.partition_by or _partitioning(conn, options))
 
 
@@ -210,11 +210,11 @@ def _elsewhere(name: str, lake: str, url: str) -> ConfigError:
     )
 
 
-def _check(info: LakeInfo, url: str, system: str, options: ExportOptions) -> None:
-    if info.system_identifier != system:
+def _check(info: LakeInfo, url: str, queue: str, options: ExportOptions) -> None:
+    if info.queue != queue:
         raise ConfigError(
-            f"the lake {url} holds the archive of another cluster ({info.system_identifier}; this one is {system}): "
-            "name another lake; if this database was restored from that one, first give the export up with "
+            f"the lake {url} holds the archive of another queue ({info.queue}; this one is {queue}): "
+            "name another lake; if this queue was restored from that one, first give the export up with "
             f"--forget {info.name}"
         )
     if info.name != options.name:
@@ -256,7 +256,7 @@ def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str) -> ExportC
     After a crash between a commit and the move of the cursor, move the cursor there.
     """
     url, end = lake.directory.url, lake.position
-    positions.check_cluster(conn, end)
+    positions.check_queue(conn, end)
     cursor = ExportCursor.opened(conn, name, url, lake.id, end)
     if cursor.lake_id != lake.id:
         raise _elsewhere(name, cursor.lake, url)

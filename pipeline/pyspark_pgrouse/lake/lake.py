@@ -44,14 +44,14 @@ class LakeInfo:
 
     Attributes:
         name: the name of the export that writes it.
-        system_identifier: identifies the database cluster whose archive it holds.
+        queue: the queue whose archive it holds, from `queue_identifier`.
         topics: only these topics; empty = all.
         since: it holds what was archived at or after this; None = everything.
         choice: the columns that it has.
     """
 
     name: str
-    system_identifier: str
+    queue: str
     topics: tuple[str, ...] = ()
     since: datetime | None = None
     choice: ColumnChoice = field(default_factory=ColumnChoice)
@@ -64,7 +64,7 @@ class LakeInfo:
             "exclude": self.choice.exclude,
             "mask": self.choice.mask,
         }
-        plain = {"export": self.name, "system_identifier": self.system_identifier}
+        plain = {"export": self.name, "queue": self.queue}
         since = {"since": self.since.isoformat()} if self.since else {}
         said = plain | since | {name: json.dumps(values) for name, values in lists.items() if values}
         return {f"pgrouse.{name}": value for name, value in said.items()}
@@ -79,7 +79,7 @@ class LakeInfo:
         since = properties.get("pgrouse.since")
         return cls(
             properties["pgrouse.export"],
-            properties["pgrouse.system_identifier"],
+            properties["pgrouse.queue"],
             names("topics"),
             datetime.fromisoformat(since) if since else None,
             ColumnChoice(names("columns"), names("exclude"), names("mask")),
@@ -128,7 +128,7 @@ class Lake:
                 return None
             table = DeltaTable(directory.url, storage_options=directory.options)
         properties = table.metadata().configuration
-        if "pgrouse.export" not in properties:
+        if "pgrouse.queue" not in properties:
             raise ConfigError(f"the Delta table {directory.url} was not made by an export: name another directory")
         if properties.get("delta.columnMapping.mode", "none") != "none":
             # deltalake would write and read NULL.
@@ -192,7 +192,7 @@ class Lake:
     def position(self) -> Position:
         """The row of the archive up to which it is complete."""
         xid, id_ = (self.table.transaction_version(of) for of in self._application)
-        return Position(self.info.system_identifier, str(xid or 0), id_ or 0)
+        return Position(self.info.queue, str(xid or 0), id_ or 0)
 
     @property
     def _application(self) -> tuple[str, str]:

@@ -76,14 +76,14 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _start(self, conn: psycopg.Connection[Any]) -> Position:
         self._check(conn)
-        system = position.system_identifier(conn)
+        queue = position.queue_identifier(conn)
         match self._options.starting:
             case str(word) if word == EARLIEST:
-                return Position(system, "0", 0)
+                return Position(queue, "0", 0)
             case str(word) if word == LATEST:
-                return Position(system, position.watermark(conn), 0)
+                return Position(queue, position.watermark(conn), 0)
         given = Position.from_offset(json.loads(self._options.starting))
-        position.check_cluster(conn, given)
+        position.check_queue(conn, given)
         return given
 
     def _check(self, conn: psycopg.Connection[Any]) -> None:
@@ -105,7 +105,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._query(lambda conn: self._end(conn, begin, limit)).as_offset()
 
     def _end(self, conn: psycopg.Connection[Any], start: Position, limit: ReadLimit) -> Position:
-        position.check_cluster(conn, start)
+        position.check_queue(conn, start)
         self._warn_of_lag(conn)
         watermark = self._target or position.watermark(conn)
         # Do not search skipped rows again with each poll: for a rare topic that could be the whole archive.
@@ -114,7 +114,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             conn, max(start, seen or start, key=_place), *self._limits(limit), watermark, self._scope
         )
         if end is None:
-            self._nothing_until = Position(start.system, watermark, 0)
+            self._nothing_until = Position(start.queue, watermark, 0)
         return end or start
 
     def _limits(self, limit: ReadLimit) -> tuple[int, int]:
@@ -137,7 +137,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the watermark, for the progress of the query: how far this stream could be."""
-        here = self._query(lambda conn: Position(position.system_identifier(conn), position.watermark(conn), 0))
+        here = self._query(lambda conn: Position(position.queue_identifier(conn), position.watermark(conn), 0))
         return here.as_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -146,8 +146,8 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._query(lambda conn: self._slices(conn, first, last))
 
     def _slices(self, conn: psycopg.Connection[Any], first: Position, last: Position) -> list[InputPartition]:
-        position.check_cluster(conn, first)
-        position.check_cluster(conn, last)
+        position.check_queue(conn, first)
+        position.check_queue(conn, last)
         self._check(conn)
         target = replay_target(conn) if self._options.replica_dsn else None
         ranges = slices.split_range(conn, self._scope.sql(), first.key, last.key, self._options.partitions)

@@ -168,7 +168,7 @@ def test_a_query_survives_a_restart_of_the_server_on_the_driver_and_in_its_tasks
 
 @pytest.mark.parametrize(
     ("changed", "error"),
-    [({"sys": "1"}, "system identifier 1"), ({"xid": str(2**40)}, "restored from a backup")],
+    [({"queue": "1"}, "of another queue"), ({"xid": str(2**40)}, "restored from a backup")],
 )
 def test_a_checkpoint_of_a_different_or_restored_cluster_is_refused_everywhere(
     database: Database, queue: Queue, changed: dict[str, str], error: str
@@ -189,7 +189,7 @@ def test_the_progress_shows_the_newest_position(database: Database, queue: Queue
     reported = stream(database).reportLatestOffset()
 
     assert int(reported["xid"]) <= int(position.watermark(queue.conn))
-    assert reported["sys"] == position.system_identifier(queue.conn)
+    assert reported["queue"] == position.queue_identifier(queue.conn)
 
 
 def test_a_transaction_that_holds_the_cut_for_long_is_logged_once(
@@ -284,9 +284,9 @@ def test_a_query_with_a_checkpoint_of_another_cluster_fails_with_the_fix(
 ) -> None:
     archive(queue.conn, [1])
     settled(queue.conn)
-    elsewhere = json.dumps({"v": 1, "sys": "1", "xid": "5", "id": 5})
+    elsewhere = json.dumps({"v": 1, "queue": "1", "xid": "5", "id": 5})
     source = spark.readStream.format("pgrouse").options(dsn=database.dsn, startingOffsets=elsewhere)
     sink = source.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path))
 
-    with pytest.raises(Exception, match=r"system identifier 1.*empty checkpoint"):
+    with pytest.raises(Exception, match=r"of another queue .1;.*empty checkpoint"):
         sink.trigger(availableNow=True).start().awaitTermination(60)

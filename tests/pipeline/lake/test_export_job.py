@@ -471,11 +471,11 @@ def test_an_unwritable_directory_is_reported(queue: Queue, database: Database, t
         exported(database, str(tmp_path / "file" / "lake"))
 
 
-def test_a_lake_of_another_cluster_is_refused(queue: Queue, database: Database, lake: str) -> None:
+def test_a_lake_of_another_queue_is_refused(queue: Queue, database: Database, lake: str) -> None:
     exported(database, lake)
-    DeltaTable(lake).alter.set_table_properties({"pgrouse.system_identifier": "1"}, raise_if_not_exists=False)
+    DeltaTable(lake).alter.set_table_properties({"pgrouse.queue": "1"}, raise_if_not_exists=False)
 
-    with pytest.raises(ConfigError, match=r"holds the archive of another cluster .*--forget default"):
+    with pytest.raises(ConfigError, match=r"holds the archive of another queue .*--forget default"):
         exported(database, lake)
 
 

@@ -28,7 +28,7 @@ MANY = 10**6
 @pytest.fixture
 def start(queue: Queue) -> Position:
     """Before everything."""
-    return Position(position.system_identifier(queue.conn), "0", 0)
+    return Position(position.queue_identifier(queue.conn), "0", 0)
 
 
 def end(
@@ -45,14 +45,14 @@ def between_ids(conn: psycopg.Connection[Any], start: Position, end: Position) -
 
 
 def test_an_offset_survives_a_round_trip() -> None:
-    here = Position("7710469024834439177", "941", 1_000_000)
+    here = Position("7710469024834439177/5/2200", "941", 1_000_000)
 
-    assert here.as_offset() == {"v": 1, "sys": "7710469024834439177", "xid": "941", "id": 1_000_000}
+    assert here.as_offset() == {"v": 1, "queue": "7710469024834439177/5/2200", "xid": "941", "id": 1_000_000}
     assert Position.from_offset(here.as_offset()) == here
 
 
 @pytest.mark.parametrize(
-    "offset", [{}, {"v": 2, "sys": "1", "xid": "1", "id": 1}, {"v": 1, "sys": "1", "xid": "1'; --", "id": 1}]
+    "offset", [{}, {"v": 2, "queue": "1", "xid": "1", "id": 1}, {"v": 1, "queue": "1", "xid": "1'; --", "id": 1}]
 )
 def test_an_invalid_offset_is_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="not a position in the archive"):
@@ -199,15 +199,15 @@ def test_the_lag_of_the_cut_names_its_holder(database: Database, queue: Queue) -
 
 
 def test_a_position_of_another_cluster_is_refused_with_the_fix(queue: Queue) -> None:
-    with pytest.raises(ConfigError, match=r"system identifier 1, but .* an empty checkpoint"):
-        position.check_cluster(queue.conn, Position("1", "5", 5))
+    with pytest.raises(ConfigError, match=r"of another queue .* an empty checkpoint"):
+        position.check_queue(queue.conn, Position("1", "5", 5))
 
 
 def test_a_position_ahead_of_a_restored_cluster_is_refused_with_the_fix(queue: Queue) -> None:
-    ahead = Position(position.system_identifier(queue.conn), str(2**40), 5)
+    ahead = Position(position.queue_identifier(queue.conn), str(2**40), 5)
 
     with pytest.raises(ConfigError, match=r"ahead of the database .* restored from a backup.* an empty checkpoint"):
-        position.check_cluster(queue.conn, ahead)
+        position.check_queue(queue.conn, ahead)
 
 
 def test_the_partitions_of_a_range_have_every_row_once_and_about_as_many_each(queue: Queue) -> None:

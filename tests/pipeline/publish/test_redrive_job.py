@@ -94,11 +94,9 @@ def test_messages_selected_in_a_lake_are_checked_by_the_database(
     assert redriven(queue) == dead[1:]
 
 
-def test_a_lake_of_another_cluster_is_refused(pgrouse: Shell, dead: list[int], tmp_path: Path) -> None:
+def test_a_lake_of_another_queue_is_refused(pgrouse: Shell, dead: list[int], tmp_path: Path) -> None:
     pgrouse("pipeline", "export", tmp_path / "lake")
-    DeltaTable(tmp_path / "lake").alter.set_table_properties(
-        {"pgrouse.system_identifier": "9"}, raise_if_not_exists=False
-    )
+    DeltaTable(tmp_path / "lake").alter.set_table_properties({"pgrouse.queue": "9"}, raise_if_not_exists=False)
 
     ended = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", "true")
 
