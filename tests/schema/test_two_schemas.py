@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import migrate, use_schema
-from pgrouse.errors import ConfigError
+from pgrouse import migrate, publish, use_schema
+from pgrouse.database.schema_name import schema_name
+from pgrouse.errors import ConfigError, SchemaMismatch
 from pgrouse.install import schema
 from tests.schema.installed import objects, works
 from tests.server.postgres import Database
@@ -148,3 +149,25 @@ def test_a_name_whose_settings_belong_to_an_extension_is_refused(empty_database:
         migrate(empty_database.dsn, schema="plpgsql")
 
     assert empty_database.connect().execute("SELECT to_regnamespace('plpgsql')").fetchone() == (None,)
+
+
+@pytest.mark.every_server
+def test_a_renamed_schema_is_refused_and_works_under_its_first_name(database: Database) -> None:
+    conn = database.connect()
+    published = publish(conn, "t", 1)
+    conn.execute(f"ALTER SCHEMA messages RENAME TO {schema_name(QUEUE).quoted}".encode())
+    roles = conn.execute("SELECT count(*) FROM pg_roles").fetchone()
+
+    with use_schema(QUEUE):
+        renamed = database.connect()
+        for refuse in (schema.migrate, schema.check, schema.is_up_to_date):
+            with pytest.raises(SchemaMismatch, match='the schema `My "Queue"` was messages when') as refused:
+                refuse(renamed)
+    assert conn.execute("SELECT count(*) FROM pg_roles").fetchone() == roles
+    (fix,) = re.findall("run (ALTER SCHEMA .*), and set", str(refused.value))
+    conn.execute(fix.encode())
+
+    schema.check(conn)
+    assert schema.migrate(conn) == []
+    assert conn.execute("SELECT id FROM messages.message").fetchall() == [(published,)]
+    assert works(conn)

@@ -101,7 +101,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     Raises:
         SchemaMismatch: an event trigger hides rows again each time. Or a superuser calls this, and a role without
             superuser rights can act as the owner of the schema. Or a migration drops a function that a view or function
-            outside of the schema is bound to. Or the schema is newer than this version.
+            outside of the schema is bound to. Or the schema is newer than this version, or was renamed.
         MigrationEdited: a migration in the ledger has another text in this version.
         ConfigError: a setting of the session makes it impossible.
         psycopg.errors.LockNotAvailable: another session holds a table of the schema for longer than 5 s; nothing was
@@ -111,6 +111,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         conn.execute(script("session.sql"))
         session_settings.check(conn, session_settings.WRITING)
         _check_settings_prefix(conn)
+        _refuse_renamed(conn)
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
         # Publishers and workers queue up behind a waiting lock: it is better to stop, and to try again when the long
@@ -143,6 +144,7 @@ def is_up_to_date(conn: psycopg.Connection[Any]) -> bool:
     Raises:
         SchemaMismatch, MigrationEdited: as `migrate`.
     """
+    _refuse_renamed(conn)
     return is_installed(conn) and not list(_pending(conn))
 
 
@@ -155,10 +157,11 @@ def check(conn: psycopg.Connection) -> None:
     """Check that the installed schema is that of this version.
 
     Raises:
-        SchemaMismatch: it is missing, older or newer; the text says which, and what to run.
+        SchemaMismatch: it is missing, older, newer or renamed; the text says which, and what to run.
     """
     if not is_installed(conn):
         raise SchemaMismatch(f"the database has no schema `{schema_of(conn).name}`: run `pgrouse migrate`")
+    _refuse_renamed(conn)
     if hidden := _hidden(conn):
         more = " and others" if len(hidden) > 3 else ""  # noqa: PLR2004
         raise SchemaMismatch(
@@ -220,6 +223,25 @@ def _check_settings_prefix(conn: psycopg.Connection) -> None:
             f"database.schema: an extension of this server has settings that begin with {schema_of(conn).settings}: "
             "choose another name"
         ) from error
+
+
+# ALTER SCHEMA leaves the bodies of functions as they are.
+RENAMED = """
+    SELECT substring(p.prosrc FROM 'PERFORM (.*)[.]notify_inserted') FROM pg_catalog.pg_proc AS p
+    WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('messages')::pg_catalog.oid
+      AND p.proname OPERATOR(pg_catalog.=) 'notify_topics'
+      AND pg_catalog.strpos(p.prosrc, 'messages.notify_inserted') OPERATOR(pg_catalog.=) 0
+"""
+
+
+def _refuse_renamed(conn: psycopg.Connection[Any]) -> None:
+    """Refuse a schema whose functions, roles and jobs have the name of another one."""
+    if found := conn.execute(RENAMED).fetchone():
+        here, before = schema_of(conn), found[0]
+        raise SchemaMismatch(
+            f"the schema `{here.name}` was {before} when it was installed, and all that belongs to it has that name: "
+            f"run ALTER SCHEMA {here.identifier} RENAME TO {before}, and set database.schema accordingly"
+        )
 
 
 def _lock(conn: psycopg.Connection) -> None:

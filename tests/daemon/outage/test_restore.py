@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgrouse import migrate, publish, use_schema
 from pgrouse.install import schema
 from tests.daemon.process import Daemon, Fleet
 from tests.docs.page import Page
@@ -40,8 +41,8 @@ def restored(server: Postgres) -> Iterator[Database]:
         yield database
 
 
-def copy(source: Database, target: Database, file: Path) -> None:
-    subprocess.run([tool("pg_dump"), "--format=custom", f"--file={file}", source.dsn], check=True)
+def copy(source: Database, target: Database, file: Path, *options_of_dump: str) -> None:
+    subprocess.run([tool("pg_dump"), *options_of_dump, "--format=custom", f"--file={file}", source.dsn], check=True)
     options = ["--exit-on-error", "--single-transaction"]
     subprocess.run([tool("pg_restore"), *options, f"--dbname={target.dsn}", file], check=True)
 
@@ -101,6 +102,28 @@ def test_a_queue_that_was_dumped_during_work_continues_where_it_is_restored(
     assert sorted([*results, delayed]) == [*here, new]
     assert set(results.values()) == {"success"}
     assert conn.execute("SELECT attempts FROM messages.message_archive WHERE id = %s", [in_flight]).fetchone() == (2,)
+
+
+def test_one_queue_of_a_database_is_dumped_and_restored_next_to_another(
+    database: Database, restored: Database, tmp_path: Path
+) -> None:
+    name, pattern = 'Order "q" 100', '"Order ""q"" 100"'
+    migrate(database.dsn, schema=name)
+    migrate(restored.dsn)
+    with use_schema(name), database.connect() as conn:
+        there = [publish(conn, "t", nth) for nth in range(3)]
+
+    copy(database, restored, tmp_path / "dump", f"--schema={pattern}")
+
+    with use_schema(name), restored.connect() as conn:
+        schema.check(conn)
+        assert schema.migrate(conn) == []
+        conn.execute(AFTER.encode())
+        assert ids(conn) == there
+        claimed = conn.execute("SELECT id, claim_id FROM messages.claim('w', ARRAY['t'], 3)").fetchall()
+        conn.execute("SELECT messages.complete(%s, %s)", [list(each) for each in zip(*claimed, strict=True)])
+        assert conn.execute("SELECT id FROM messages.message_archive ORDER BY id").fetchall() == [(n,) for n in there]
+    assert ids(restored.connect()) == []
 
 
 def publish_until(database: Database, stop: threading.Event) -> None:
