@@ -16,12 +16,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 import pgrouse.client.connection.database
-from pgrouse import Client, MessageResult, Waiter, wait_for
+from pgrouse import Client, MessageResult, Waiter, publish, wait_for
 from pgrouse.config import config
 from pgrouse.database import search_path
 from pgrouse.web.access.database_pool import DatabasePool
+from tests.api.site import Site
 from tests.daemon import naming_pooler, pgbouncer
 from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import AT_ONCE_S, PGROUSE, Daemon, Fleet, Journal, now
@@ -140,6 +142,42 @@ def test_two_daemons_with_the_defaults_work_each_message_once_through_a_pooler(
     assert queue.value("SELECT count(DISTINCT message_id) FROM effect") == 200
     assert [each.events("loop.failed") for each in daemons] == [[], []]
     assert [each.stop() for each in daemons] == [0, 0]
+
+
+WAITING = """
+    SELECT count(*) FROM messages.message
+    WHERE topic <> 'never' AND claim_id IS NULL AND history -> -1 ->> 'outcome' = 'waiting'
+"""
+
+
+def test_handlers_wait_for_events_that_come_through_a_pooler_and_for_one_that_does_not(
+    start: Start, pooled: str, database: Database, queue: Queue
+) -> None:
+    thread, process = "events:approve_in_thread", {"handler": "events:approve_in_process", "isolation": "process"}
+    handlers = {"sql": "events:approve", "client": thread, "http": process, "never": "events:approve"}
+    start(handlers, dsn=pooled, database={"listen_dsn": database.dsn})
+    with psycopg.connect(pooled, autocommit=True, prepare_threshold=None) as conn:
+        ids = {topic: publish(conn, topic, {"timeout": "1s"} if topic == "never" else {}) for topic in handlers}
+        eventually(lambda: queue.value(WAITING) == 3, within_s=90)
+
+        conn.execute("SELECT messages.signal(%s, 'approved', %s)", [ids["sql"], Jsonb({"by": "sql"})])
+        with Client(pooled) as client:
+            client.signal(ids["client"], "approved", {"by": "client"})
+        site = Site(database, dsn=pooled)
+        try:
+            with site.client(site.token("publisher")) as http:
+                signalled = {"name": "approved", "payload": {"by": "http"}}
+                assert http.post(f"/v1/messages/{ids['http']}/signal", json=signalled).status_code == 200
+        finally:
+            site.stop()
+
+    eventually(lambda: not queue.rows("SELECT FROM messages.message"), within_s=90)
+    ended = {topic: queue.archived(published) for topic, published in ids.items()}
+    assert {topic: row.result for topic, row in ended.items()} == dict.fromkeys(ids, "success") | {"never": "failed"}
+    assert {topic: ended[topic].output["by"] for topic in ("sql", "client", "http")} == {
+        "sql": "sql", "client": "client", "http": "http",
+    }  # fmt: skip
+    assert "EventTimeout: event 'approved' did not come in time" in ended["never"].error
 
 
 def test_a_daemon_says_once_at_start_what_a_pooler_means(fleet: Fleet, pooled: str) -> None:
