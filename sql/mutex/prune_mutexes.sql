@@ -1,7 +1,8 @@
 -- Delete the mutexes of topics without messages and of messages that have ended, and the leases of sessions that are
 -- gone: there may be as many names as users.
 -- Called by: prune. Locks: the rows it deletes, skipping those that are locked. A session that needs a deleted row
--- creates it again. p_percent: how much of the tables to check. Result: how many rows.
+-- creates it again. p_percent: how much of the tables to check. Result: how many rows. A tick every 5 s keeps up with
+-- 2,000 messages a second that wait for events: each of them has left a row.
 CREATE OR REPLACE FUNCTION messages.prune_mutexes(p_percent real DEFAULT 1)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -26,7 +27,7 @@ BEGIN
       AND (
         SELECT true FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NOT NULL LIMIT 1) IS NULL
       OR o.kind = 'event' AND (SELECT true FROM messages.message AS m WHERE m.id = o.name::bigint) IS NULL)
-    LIMIT 1000
+    LIMIT 10000
     FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_mutexes = ROW_COUNT;
   DELETE FROM messages.lease AS l

@@ -438,6 +438,12 @@ def test_mutexes_of_topics_without_a_message_are_deleted_and_the_others_stay(que
     assert queue.value("SELECT count(*) FROM messages.mutex WHERE name = ''") == fixed
 
 
+def test_a_call_deletes_the_mutexes_of_a_thousand_waits_a_second(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.mutex (kind, name) SELECT 'event', n FROM generate_series(1, 5000) AS n")
+
+    assert prune(queue) == 5000
+
+
 def test_a_held_mutex_stays(queue: Queue, other: Queue) -> None:
     other.call("lock_mutex", "topic", "t")
     with other.conn.transaction():
