@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -281,6 +284,18 @@ def test_a_name_that_cannot_be_is_an_error_of_the_configuration(shell: Shell, mo
     assert ended.code == 78
     assert "database.schema" in ended.err
     assert """may not contain "'\"""" in ended.err
+
+
+def test_the_image_of_postgres_installs_no_other_schema(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "docker/postgres/initdb.d/20-schema.sh"
+
+    ended = subprocess.run(
+        ["bash", script], env={**os.environ, schema_name.VARIABLE: "orders"}, cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 1
+    assert "set PGROUSE_INSTALL=off and run 'pgrouse migrate --cron'" in ended.stderr
 
 
 def _connected(database: Database, schema: schema_name.SchemaName) -> psycopg.Connection[Any]:

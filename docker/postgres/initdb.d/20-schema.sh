@@ -9,6 +9,10 @@ case ${PGROUSE_INSTALL:-on} in
   off) exit 0 ;;
   *) echo "PGROUSE_INSTALL is '$PGROUSE_INSTALL': say on or off" >&2; exit 1 ;;
 esac
+if [[ ${PGROUSE_DATABASE__SCHEMA:-messages} != messages ]]; then
+  echo "PGROUSE_DATABASE__SCHEMA is '$PGROUSE_DATABASE__SCHEMA', and this image installs only messages: set PGROUSE_INSTALL=off and run 'pgrouse migrate --cron'" >&2
+  exit 1
+fi
 
 /usr/share/pgrouse/install-schema.sh
 /usr/share/pgrouse/install-cron.sh
