@@ -14,6 +14,8 @@ import pytest
 from pgrouse import migrate, use_schema
 from pgrouse.database import schema_name
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
+from pyspark_pgrouse.claim.locks_process import LocksProcess
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import check_queue
@@ -98,6 +100,15 @@ def test_a_position_of_a_queue_is_valid_after_renames_and_not_in_the_other_queue
     own_queue.conn.execute("ALTER SCHEMA messages RENAME TO renamed")
     with connect(queue_dsn(own_database.dsn, "renamed")) as conn:
         check_queue(conn, position)
+
+
+def test_the_process_that_holds_the_locks_of_a_consumer_works_on_its_queue(
+    own_queue: Queue, ours: Queue, dsn: Any
+) -> None:
+    with LocksProcess(ConsumerOptions("c", ("t",), dsn.dsn)):
+        leases = [[row.name for row in queue.rows("SELECT name FROM messages.lease")] for queue in (ours, own_queue)]
+
+    assert leases == [["c"], []]
 
 
 @pytest.fixture
