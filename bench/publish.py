@@ -22,6 +22,8 @@ SILENT = "the table without the trigger that notifies"
 WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
 KEYED = "no daemon asleep, each with a key"
+DEBOUNCED = "the same, debounced"
+AGAIN = "debounced, one of 1,000 keys that wait"
 ALONE = "one connection, no daemon"
 BESIDE = "one connection, while a daemon runs"
 # Each way to publish, its setup, and its script.
@@ -34,6 +36,8 @@ WAYS = {
     "a daemon asleep": ("SELECT messages.arm('bench', NULL, '2 hours')", "publish.sql"),
     "notify = 'always'": ("UPDATE messages.topic SET notify = 'always' WHERE topic = '*'", "publish.sql"),
     KEYED: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish_key.sql"),
+    DEBOUNCED: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish_debounce.sql"),
+    AGAIN: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish_debounce_again.sql"),
 }
 
 
@@ -118,9 +122,15 @@ def _report(
     awake = Figure(AWAKE, "publishes/s", [run.rate for run in runs[AWAKE]], silent, Target(0.95, at_least=True))
     figures = [bare, silent, awake, replace(awake, limit=bare)]
     figures += [
-        Figure(way, "publishes/s", [run.rate for run in runs[way]], bare) for way in WAYS if way not in {AWAKE, KEYED}
+        Figure(way, "publishes/s", [run.rate for run in runs[way]], bare)
+        for way in WAYS
+        if way not in {AWAKE, KEYED, DEBOUNCED, AGAIN}
     ]
-    figures += [Figure(KEYED, "publishes/s", [run.rate for run in runs[KEYED]], awake, Target(0.5, at_least=True))]
+    keyed = Figure(KEYED, "publishes/s", [run.rate for run in runs[KEYED]], awake, Target(0.5, at_least=True))
+    figures += [
+        keyed,
+        *(Figure(way, "publishes/s", [run.rate for run in runs[way]], keyed) for way in (DEBOUNCED, AGAIN)),
+    ]
     alone, beside = (Figure(way, "publishes/s", [run.rate for run in runs[way]]) for way in (ALONE, BESIDE))
     figures += [alone, replace(beside, limit=alone, target=Target(0.7, at_least=True)), *from_python]
     if is_private:
@@ -133,6 +143,11 @@ def _report(
             for name in (BARE, AWAKE)
         )
         figures += [server, replace(with_triggers, limit=server, target=Target(1.05))]
+        key, *debounced = (
+            Figure(f"{name}, CPU of the server", "µs/publish", [run.server_cpu_us for run in runs[name]])
+            for name in (KEYED, DEBOUNCED, AGAIN)
+        )
+        figures += [key, *(replace(each, limit=key) for each in debounced)]
     return Report(
         "publish",
         f"{clients} connections, one INSERT of one message per transaction, runs of {seconds} s in turn.",
