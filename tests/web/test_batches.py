@@ -23,6 +23,7 @@ def test_a_batch_shows_how_far_it_is_and_is_closed_redriven_and_cancelled(visito
     row.get_by_role("link").click()
     facts = page.locator("#facts")
     expect(facts).to_contain_text("2 of 4")
+    expect(facts).to_contain_text("Estimated end")
     expect(facts).to_contain_text("a.csv")
     expect(facts.get_by_role("link", name=re.compile("^message "))).to_be_visible()
     page.get_by_role("button", name="Close").click()
