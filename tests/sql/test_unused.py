@@ -33,6 +33,11 @@ def waiting_for_an_event(queue: Queue) -> None:
     queue.settle("wait_for_event", queue.claim("other"), ["approved"], [1], ["1 hour"])
 
 
+# What only the features themselves call.
+FEATURES = {
+    "debounce_message", "debounce_problem", "throttle_key", "is_throttled", "throttle_by_other", "check_own_policy",
+    "load_events", "begin_wait", "signal", "count_events", "wait_for_event",
+}  # fmt: skip
 OTHERS = [debounced, throttled, with_its_own_policy]
 # Once any message has steps, waits for an event or is waited for, each statement that ends messages looks for theirs.
 SETTLES_LOOK = Counter({"announce_ends": 1, "notify_waiters": 1})
@@ -65,6 +70,7 @@ def test_a_plain_message_calls_the_same_functions(
     own_queue.conn.execute("TRUNCATE messages.message, messages.message_archive CASCADE")
     other(own_queue)
 
+    assert without.keys() & FEATURES == set()
     assert calls_of_a_life(own_queue) == without + more
 
 
