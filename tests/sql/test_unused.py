@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pytest
@@ -44,6 +46,11 @@ SETTLES_LOOK = Counter({"announce_ends": 1, "notify_waiters": 1})
 
 
 def calls_of_a_life(queue: Queue) -> Counter[str]:
+    """Return how often a life calls each function at least: from time to time, a claim also looks for more."""
+    return reduce(and_, (_calls_of_one(queue) for _ in range(4)))
+
+
+def _calls_of_one(queue: Queue) -> Counter[str]:
     """Publish a message in both ways, fail one and complete it, and return how often each function was called."""
     queue.conn.execute("SET track_functions = 'all'")
     with queue.conn.transaction():
@@ -65,13 +72,12 @@ def test_a_plain_message_calls_the_same_functions(
     own_queue: Queue, other: Callable[[Queue], None], more: Counter[str]
 ) -> None:
     own_queue.policy("t", max_attempts=3)
-    calls_of_a_life(own_queue)  # the first of a topic makes its low-water mark
     without = calls_of_a_life(own_queue)
-    own_queue.conn.execute("TRUNCATE messages.message, messages.message_archive CASCADE")
     other(own_queue)
 
     assert without.keys() & FEATURES == set()
-    assert calls_of_a_life(own_queue) == without + more
+    # Only what is more: a session that goes on has plans that call less.
+    assert calls_of_a_life(own_queue) - without == more
 
 
 @pytest.mark.newest
@@ -84,9 +90,10 @@ def test_a_plain_message_reads_no_row_of_others(own_queue: Queue, other: Callabl
         settled = work(own_queue, "SELECT messages.complete(%s, %s)", [[held.id], [held.claim_id]])
         return [each.rows for each in (published, claimed, settled)]
 
-    for _ in range(2):
-        rows()  # the first statements of a session read more
-    without = rows()
+    def least() -> list[int]:
+        return [min(each) for each in zip(*(rows() for _ in range(4)), strict=True)]
+
+    without = least()
     other(own_queue)
 
-    assert all(now <= before for now, before in zip(rows(), without, strict=True))
+    assert all(now <= before for now, before in zip(least(), without, strict=True))
