@@ -16,7 +16,6 @@ MISSING = {
     "several arguments in a call": "Several arguments",
     "on PyPI": "A release on PyPI",
     "documentation": "documentation",
-    "the name of the schema is yours": "A schema of another name",
     "schema can be migrated back": "Migrations back",
     "databases other than PostgreSQL": "Another store than PostgreSQL",
     "several queues in one page": "A dashboard over several queues",
@@ -24,7 +23,6 @@ MISSING = {
 }
 # A feature that is not there has no test.
 ABSENT = {
-    "the name of the schema is yours",
     "schema can be migrated back",
     "databases other than PostgreSQL",
     "several queues in one page",
