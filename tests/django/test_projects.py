@@ -1,4 +1,7 @@
-"""Projects of Django, with their own tests: that of `suite`, and the shop of the examples."""
+"""Projects of Django, with their own tests: that of `suite`, and the shop of the examples.
+
+Python 3.11 has no Django 6, which has tasks of its own: the tests of `suite` run in a container with Python 3.13, too.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 
 import httpx
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.daemon.receiver import reserved
 from tests.server.deadline import eventually
@@ -43,6 +48,40 @@ def run(folder: Path, database: Database, *arguments: str) -> subprocess.Complet
 @pytest.mark.timeout(900)
 def test_of_the_project(database: Database) -> None:
     ended = run(SUITE, database, "-m", "pytest", "-q", "--tb=short")
+
+    assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr
+
+
+# What uv.lock has for this Python, and nothing of what only other tests need.
+ON_A_NEWER_PYTHON = """
+set -e
+pip install -q --root-user-action=ignore --group uv
+uv export -q --locked --no-hashes --no-emit-project --all-extras --group test -p python -o /tmp/locked.txt
+uv pip install -q --system -c /tmp/locked.txt -e '.[django,web]' pytest pytest-django pytest-timeout httpx
+python -c 'import django.tasks'
+cd tests/django/suite
+exec python -m pytest -q --tb=short
+"""
+
+
+@pytest.mark.container
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_of_the_project_on_django_with_tasks_of_its_own(database: Database) -> None:
+    socket, name = conninfo_to_dict(database.dsn)["host"], f"pgrouse-test-{token_hex(4)}"
+    mounts = [f"--volume={CHECKOUT}:/checkout:ro", *([f"--volume={socket}:{socket}"] if socket[0] == "/" else [])]
+    kept = {"DATABASE_URL": database.dsn, "PYTHONDONTWRITEBYTECODE": "1", "UV_PYTHON_PREFERENCE": "only-system"}
+    given = [f"--env={key}={value}" for key, value in kept.items()]
+    started = ["docker", "run", "--rm", "--init", "--network=host", "--workdir=/checkout", f"--name={name}"]
+    try:
+        ended = subprocess.run(
+            [*started, *mounts, *given, "python:3.13-slim-trixie", "sh", "-c", ON_A_NEWER_PYTHON],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        subprocess.run(["docker", "rm", "--force", name], capture_output=True, check=False)
 
     assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr
 

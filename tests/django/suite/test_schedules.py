@@ -86,7 +86,8 @@ def test_the_time_zone_is_that_of_the_project_unless_a_schedule_names_one(manage
 
 
 def test_a_time_zone_that_the_server_does_not_take_is_named_by_its_setting(manage):
-    ended = manage("migrate", PGROUSE=project(early=AT_SEVEN), TIME_ZONE="CET")
+    # A folder of zones: all that Django looks for is that it is there.
+    ended = manage("migrate", PGROUSE=project(early=AT_SEVEN), TIME_ZONE="Europe")
 
     assert ended.returncode == 1
     assert ended.stderr.startswith("CommandError: settings.TIME_ZONE: schedules.early.time_zone")
