@@ -134,6 +134,22 @@ async def test_a_lock_is_extended_once_a_third_of_it_is_over(claimed: Claimed) -
     assert (len(notes.beats_of(early)), len(notes.beats_of(due))) == (0, 1)
 
 
+async def test_what_was_extended_is_forgotten_once_it_is_not_in_flight_anymore(claimed: Claimed) -> None:
+    in_flight, notes = InFlight(), Notes()
+    kept, *ended = [claimed(lock_duration_s=3600) for _ in range(100)]
+    long_ago = time.monotonic() - 1201
+    in_flight.add([kept, *ended], long_ago)
+    async with beating(in_flight, notes) as thread:
+        await until(lambda: notes.beats_of(kept))
+        in_flight.remove(ended)
+
+        thread.run_now()
+        await until(lambda: len(notes.beats_of(kept)) == 2)
+        await asyncio.to_thread(thread.stop)
+
+    assert set(thread._extended_at) == {(kept.id, kept.claim_id)}
+
+
 async def test_a_short_lock_that_arrives_during_a_long_pause_is_extended_in_time(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
