@@ -69,6 +69,16 @@ def died(failure: Failure) -> None:
     print(failure.messageid)  # type: ignore[attr-defined]
 
 
+def say(ctx: Context) -> None:
+    assert_type(ctx.resources, object)
+    print(ctx.resources.greeting)  # type: ignore[attr-defined]
+
+
+def say_for(ctx: Context[State], batch: BatchContext) -> None:
+    say(ctx)
+    assert_type(batch.resources, object)
+
+
 async def awaited(ctx: AsyncContext, session: AsyncSession, asyncpg: AsyncpgConnection, blocking: Session) -> None:
     assert_type(await ctx.publish("t", 1, key="k"), Published)
     assert_type(await ctx.predecessors(), list[Predecessor])

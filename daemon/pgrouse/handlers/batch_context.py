@@ -14,7 +14,7 @@ from pgrouse.client.calls.processing.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import LockLost
 from pgrouse.event_logger import log
-from pgrouse.handlers.context import C, R
+from pgrouse.handlers.context import C, Resources_co
 from pgrouse.handlers.ctx.own_completion import OwnCompletion
 from pgrouse.handlers.ctx.publish import ContextPublish
 from pgrouse.handlers.ctx.transaction import Transaction
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_IDS_SHOWN = 10  # in an error
 
 
-class SharedBatchContext(Generic[C, R]):
+class SharedBatchContext(Generic[C, Resources_co]):
     """The common part of both kinds of contexts of batch handlers.
 
     Attributes:
@@ -53,9 +53,9 @@ class SharedBatchContext(Generic[C, R]):
         return self._batch.handler.topic
 
     @property
-    def resources(self) -> R:
+    def resources(self) -> Resources_co:
         """What `handlers.lifespan` yielded. All handlers of the process share it; None without a lifespan."""
-        return cast("R", self._batch.runtime.resources)
+        return cast("Resources_co", self._batch.runtime.resources)
 
     @property
     def time_left_s(self) -> float | None:
@@ -150,7 +150,7 @@ class SharedBatchContext(Generic[C, R]):
         return Transaction(self, BatchCompletion(self._batch), self._batch.runtime)
 
 
-class BatchContext(SharedBatchContext[Connection[Any], R]):
+class BatchContext(SharedBatchContext[Connection[Any], Resources_co]):
     """The second argument of a sync batch handler. `BatchContext[Resources]` declares the type of `resources`."""
 
     __slots__ = ()
@@ -171,7 +171,7 @@ class BatchContext(SharedBatchContext[Connection[Any], R]):
         return self._to_transaction().open()
 
 
-class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], R]):
+class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], Resources_co]):
     """The second argument of an async batch handler.
 
     It is like `BatchContext`, except that you await the methods that take time.

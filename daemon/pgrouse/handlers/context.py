@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
-# The type of the resources of an application; a context without this type accepts any.
-R = TypeVar("R", default=Any)
+# The type of the resources of an application. A handler whose context does not name it gets an object, and never Any.
+Resources_co = TypeVar("Resources_co", covariant=True, default=object)
 T = TypeVar("T")
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
@@ -53,7 +53,7 @@ C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
 MAX_LOCK = timedelta(days=7)
 
 
-class SharedContext(MessageView, Generic[C, R]):
+class SharedContext(MessageView, Generic[C, Resources_co]):
     """The common part of both kinds of contexts.
 
     Attributes:
@@ -96,9 +96,9 @@ class SharedContext(MessageView, Generic[C, R]):
         return self._message.topic
 
     @property
-    def resources(self) -> R:
+    def resources(self) -> Resources_co:
         """What `handlers.lifespan` yielded. All handlers of the process share it; None without a lifespan."""
-        return cast("R", self._runtime.resources)
+        return cast("Resources_co", self._runtime.resources)
 
     @property
     def waited_s(self) -> float:
@@ -286,7 +286,7 @@ class SharedContext(MessageView, Generic[C, R]):
         return Transaction(self, MessageCompletion(self, self._message, self._runtime), self._runtime)
 
 
-class Context(SharedContext[psycopg.Connection[Any], R]):
+class Context(SharedContext[psycopg.Connection[Any], Resources_co]):
     """The second argument of a sync handler: its methods block until they are done.
 
     `Context[Resources]` declares the type of `resources`.
@@ -466,7 +466,7 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
         return self._to_transaction().open()
 
 
-class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
+class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], Resources_co]):
     """The second argument of an async handler: as `Context`, except that you await the methods that take time."""
 
     __slots__ = ()

@@ -20,14 +20,14 @@ from shop.jobs import OrderCreated, order_created
 
 CONFIG = Path(__file__).parents[1] / "pgrouse.toml"
 STAFF_KEY = os.environ.get("SHOP_STAFF_KEY") or secrets.token_urlsafe()
+worker = Worker(CONFIG)
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
-    async with Worker(CONFIG) as worker:
-        app.state.worker = worker
+    async with worker:
         yield
     await engine.dispose()
 
@@ -72,10 +72,10 @@ async def show_order(order_id: int, session: Session) -> dict[str, int | str | N
 
 
 @app.get("/health")
-async def health(request: Request) -> dict[str, str]:
-    if not request.app.state.worker.is_running:
+async def health() -> dict[str, str]:
+    if not worker.is_running:
         raise HTTPException(503, "the worker has stopped")
-    return {"worker": request.app.state.worker.name}
+    return {"worker": worker.name}
 
 
 @app.get("/staff/{key}")
