@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,13 @@ from django.utils.module_loading import autodiscover_modules
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import BackoffKind, BackoffOptions
 from pgrouse.config.source import Key, Origin
-from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, Task, task_backends
+from pgrouse.contrib.django.task_api import (
+    DEFAULT_TASK_PRIORITY,
+    DEFAULT_TASK_QUEUE_NAME,
+    BaseTaskBackend,
+    Task,
+    task_backends,
+)
 from pgrouse.publishing.new_message import OWN_POLICY, PublishOptions
 
 # How many of Django's 100 priorities above 0, and below 0, are one of the queue's 5 and 4. There 0 is the first, and 5
@@ -125,14 +132,17 @@ def to_level(priority: int) -> int:
     return DEFAULT_LEVEL - -(-priority // ABOVE) if priority > 0 else DEFAULT_LEVEL + -(priority // BELOW)
 
 
-def reconstructed(task: Task, queue: str, **changes: Any) -> Task:
+def reconstructed(
+    task: Task, queue: str, *, priority: int = DEFAULT_TASK_PRIORITY, run_after: datetime | None = None
+) -> Task:
     """Return a task as it was enqueued."""
     return type(task)(
         func=task.func,
         backend=task.backend,
         takes_context=task.takes_context,
         queue_name=queue,
-        **changes,
+        priority=priority,
+        run_after=run_after,
     )
 
 
