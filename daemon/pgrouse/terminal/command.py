@@ -64,6 +64,11 @@ class CliSession(Output):
 
         return load(self.config_path, overrides=self.overrides)
 
+    def how_to_add_a_handler(self, config: Config) -> str:
+        """Return what to do where a configuration has no handler."""
+        where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
+        return f'add a table [topics."orders.created"] with its handler to {where}, or name a module with @topic by -m'
+
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
         """Open an autocommit connection; warnings of the server go to the standard error."""

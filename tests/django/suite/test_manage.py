@@ -95,6 +95,22 @@ def test_a_file_may_be_named_by_the_settings(manage, tmp_path):
     assert shown["worker.threads"] == (7, f"{file}:2")
 
 
+def test_a_project_without_a_task_is_told_how_to_add_one(manage):
+    ended = manage("pgrouse", "run", TASKS={}, PGROUSE={})
+
+    assert ended.returncode == 78
+    assert ended.stderr.startswith("pgrouse: there is no handler: write a task into the module `tasks` of an installed")
+
+
+def test_migrate_of_another_database_says_which_one_is_needed(manage):
+    sqlite = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+
+    ended = manage("migrate", DATABASES=sqlite)
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith('CommandError: DATABASES["default"] leads to sqlite: name one of PostgreSQL')
+
+
 @pytest.mark.django_db
 def test_the_command_may_be_called_by_code(capfd):
     call_command("pgrouse", "topic", "list")

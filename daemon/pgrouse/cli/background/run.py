@@ -90,11 +90,7 @@ def _run(session: CliSession) -> int:
     log.setup(session.config)
     config = session.config_with_code
     if not config.topics_with_handler:
-        where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
-        raise ConfigError(
-            f'there is no handler: add a table [topics."orders.created"] with its handler to {where}, '
-            "or name a module with @topic by -m"
-        )
+        raise ConfigError(f"there is no handler: {session.how_to_add_a_handler(config)}")
     if config.alerts.to:
         validate_sinks(config)
     code = service.run(config)

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 from django.apps import AppConfig
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db.models.signals import pre_migrate
 
@@ -28,7 +29,8 @@ def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None
     everything is up to date. So a role that may not change the schema can migrate the project.
 
     Raises:
-        CommandError: this role may not do that, the configuration is wrong, or the schema is newer than this version.
+        CommandError: this role may not do that, the configuration is wrong, the database is no PostgreSQL, or the
+            schema is newer than this version.
     """
     if using != project.alias() or not project.option("migrate", True):
         return
@@ -40,7 +42,7 @@ def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None
             f"schedules ({error.diag.message_primary}): run "
             '`pgrouse migrate` as its owner, and set PGROUSE = {"migrate": False} here'
         ) from error
-    except PgrouseError as error:
+    except (PgrouseError, ImproperlyConfigured) as error:
         raise CommandError(str(error)) from error
     if verbosity >= 1:
         sys.stdout.writelines(f"{each}\n" for each in done)

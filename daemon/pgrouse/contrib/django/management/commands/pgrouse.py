@@ -30,6 +30,13 @@ class DjangoSession(CliSession):
         """Read the configuration."""
         return project.load_config(self.config_path, self.overrides, self.queues)
 
+    def how_to_add_a_handler(self, config: Config) -> str:
+        """Return what to do where a project has no handler."""
+        return (
+            "write a task into the module `tasks` of an installed app, with PgrouseBackend in TASKS, "
+            'or name a handler by PGROUSE = {"topics": {"orders.created": {"handler": …}}}'
+        )
+
 
 # Options that manage.py has read already, wherever they stand.
 OF_MANAGE = ("--settings", "--pythonpath")
