@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ import httpx
 import psycopg
 import pytest
 
-from pgrouse import Worker, publish, wait_for
+from pgrouse import AsyncClient, Client, Waiter, Worker, migrate, publish, wait_for
 from tests.daemon.receiver import reserved
 from tests.docs.page import Page
 from tests.server.deadline import eventually
@@ -172,6 +173,82 @@ def test_each_process_of_an_asgi_server_has_what_its_lifespan_opens(
     assert registered == answers.keys()
     printed = server.stop()
     assert "Traceback" not in printed, printed
+
+
+@pytest.mark.long
+def test_a_reload_of_uvicorn_ends_the_lifespan_before_the_next_process_has_its_own(
+    serve: Any, db: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    server = serve("uvicorn", "shop:app", "--reload", "--port", "{port}", shop=ASGI)
+    [first] = server.answer_of_each(1)
+
+    (tmp_path / "shop.py").write_text(ASGI.replace("sum(prices)", "sum(prices) + 1"))
+
+    eventually(lambda: server.log.read_text().count("Application startup complete.") == 2, within_s=LONG_S)
+    [(second, answer)] = server.answer_of_each(1).items()
+    assert (second != first, answer["price"]) == (True, 8)
+    assert db.execute("SELECT array_agg(w.pid) FROM messages.worker AS w").fetchall() == [([second],)]
+    assert "Traceback" not in server.stop()
+
+
+SPAWNING = """
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+import psycopg
+
+
+def add(dsn, prices):
+    with psycopg.connect(dsn) as conn:
+        return conn.execute("SELECT sum(n) FROM unnest(%s::int[]) AS n", [prices]).fetchone()[0]
+
+
+def price(prices):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(add, os.environ["PGROUSE_DSN"], prices).result(60)
+"""
+
+
+@pytest.mark.long
+def test_a_handler_may_start_processes_by_spawn(
+    database: Database, tmp_path: Path, db: psycopg.Connection[Any]
+) -> None:
+    (tmp_path / "spawning.py").write_text(SPAWNING)
+    (tmp_path / "pgrouse.toml").write_text('[topics.price]\nhandler = "spawning:price"\n')
+    command, env = [Path(sys.executable).with_name("pgrouse"), "run"], {**os.environ, "PGROUSE_DSN": database.dsn}
+    message_id = publish(db, "price", [3, 4])
+
+    with (tmp_path / "log").open("wb") as log:
+        daemon = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=log, stderr=log)
+    try:
+        ended = wait_for(database.dsn, message_id, LONG_S)
+    finally:
+        daemon.terminate()
+        daemon.wait(LONG_S)
+
+    assert (ended.output, daemon.returncode) == (7, 0), (tmp_path / "log").read_text()
+    assert (tmp_path / "log").read_text().count("daemon.started") == 1
+
+
+def test_in_a_notebook_everything_is_refused_or_awaited(database: Database) -> None:
+    async def cells() -> None:
+        await asyncio.to_thread(migrate, database.dsn)
+        worker = Worker(database.dsn, handlers={"price": add})
+        await worker.start()
+        async with AsyncClient(database.dsn) as queue, Waiter(database.dsn) as waiter:
+            message_id = await queue.publish("price", [3, 4])
+            for refused in (
+                lambda: Client(database.dsn),
+                lambda: wait_for(database.dsn, message_id),
+                lambda: waiter.wait_for(message_id),
+            ):
+                with pytest.raises(RuntimeError, match=r"would block the event loop that runs in this thread: use "):
+                    refused()
+            assert (await waiter.ended(message_id, LONG_S)).output == 7
+        await worker.stop()
+
+    asyncio.run(cells())
 
 
 CELERY = """
