@@ -91,7 +91,7 @@ def published(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[P
 
     from pgrouse import testing  # noqa: PLC0415 - slow to import: most tests need none of it
 
-    with psycopg.connect(pgrouse_database, autocommit=True) as conn:
+    with psycopg.connect(pgrouse_database, autocommit=True, client_encoding="utf8") as conn:
 
         def of_topic(topic: str | None = None) -> list[dict[str, Any]]:
             found: list[dict[str, Any]] = testing.published(conn, topic)
@@ -113,5 +113,5 @@ def _emptied_queue(pgrouse_database: DatabaseUrl, request: pytest.FixtureRequest
 
     from pgrouse import testing  # noqa: PLC0415 - slow to import: most tests need none of it
 
-    with psycopg.connect(pgrouse_database, autocommit=True) as conn:
+    with psycopg.connect(pgrouse_database, autocommit=True, client_encoding="utf8") as conn:
         testing.clean(conn, messages_only=True)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import pytest
 from psycopg import AsyncConnection
 
-from pgrouse import publish
+from pgrouse import Client, Waiter, Worker, migrate, publish, wait_for
 from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement
 from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from pgrouse.testing import drain
 from tests.environments.life import Life
 from tests.environments.locale_database import database_of
 from tests.server.postgres import Database, Postgres
@@ -54,6 +55,21 @@ def test_a_text_that_does_not_fit_into_the_encoding_is_refused_and_the_others_ar
     assert refused.code == 1
     assert "LATIN1" in refused.err
     assert found == [[(published,)]] * 2
+
+
+def test_without_an_encoding_connection_strings_are_enough(server: Postgres) -> None:
+    with database_of(server, "no encoding") as database:
+        dsn = database.dsn
+
+        assert migrate(dsn)
+        with Client(dsn) as client, Worker(dsn, handlers={"t": str.upper}), Waiter(dsn) as waiter:
+            published = client.publish("t", "ä")
+            assert wait_for(dsn, published, 60).output == "Ä"
+            assert waiter.wait_for(published, 60).output == "Ä"
+            assert client.message(published).topic == "t"
+        with Client(dsn) as client:
+            client.publish("t", "ö")
+        assert [each.output for each in drain(dsn, {"t": str.upper})] == ["Ö"]
 
 
 def test_log_lines_that_do_not_fit_into_the_encoding_are_written_out(

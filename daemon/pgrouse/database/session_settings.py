@@ -32,11 +32,13 @@ MEANING = {
     # With this, a policy that hides rows causes an error: a missing message would look like one that has ended.
     "row_security": "off",
 }
+# In a database without an encoding, psycopg returns bytes for texts otherwise.
+ENCODING = {"client_encoding": "UTF8"}
 # Limits of time: each wait of pgrouse has its own bound.
 TIMEOUTS = {"statement_timeout": "0", "lock_timeout": "0", "transaction_timeout": "0", "idle_session_timeout": "0"}
 # Above READ COMMITTED, ends are left to the tick, and settles may fail to serialize.
 ISOLATION = {"default_transaction_isolation": "read committed"}
-SETTINGS = MEANING | ISOLATION | TIMEOUTS
+SETTINGS = MEANING | ENCODING | ISOLATION | TIMEOUTS
 # These are not set here: a user sets the first on purpose, and only a superuser may set the second.
 WRITING = {"transaction_read_only": "off", "session_replication_role": "origin"}
 # The settings that pgrouse needs in every case. In a session that only pgrouse uses, only those of WRITING can differ.

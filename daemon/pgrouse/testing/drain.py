@@ -92,12 +92,12 @@ def drain(where: Any, handlers: HandlersSource, *, resources: Any = None, limit:
         return work.run_on(driver) if driver.is_async else work.run_blocking(run_sync(_connection(driver)))
     if is_on_event_loop():
         return _connected(where, work)
-    with psycopg.connect(where, autocommit=True) as conn:
+    with psycopg.connect(where, autocommit=True, client_encoding="utf8") as conn:
         return work.run_blocking(conn, where)
 
 
 async def _connected(dsn: str, work: _Work) -> list[Attempt]:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True, client_encoding="utf8") as conn:
         return await work.run_async(conn, dsn)
 
 

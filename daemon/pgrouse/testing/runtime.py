@@ -139,7 +139,7 @@ class BlockingTestPool:
         if is_blocking(self._conn):
             yield self._conn
         else:
-            with psycopg.connect(self._dsn or "", autocommit=True) as conn:
+            with psycopg.connect(self._dsn or "", autocommit=True, client_encoding="utf8") as conn:
                 yield conn
 
 
@@ -155,7 +155,9 @@ class AsyncTestPool:
         if is_async(self._conn):
             yield self._conn
         else:
-            async with await psycopg.AsyncConnection.connect(self._dsn or "", autocommit=True) as conn:
+            async with await psycopg.AsyncConnection.connect(
+                self._dsn or "", autocommit=True, client_encoding="utf8"
+            ) as conn:
                 yield conn
 
 
