@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
 from pgrouse.client.settlement import SettleKind, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,20 @@ class Attempt:
     def succeeded(self) -> bool:
         """Whether it was completed."""
         return self.outcome == SettleKind.COMPLETE
+
+
+if TYPE_CHECKING:
+    # Whether a loop runs is no part of a type: both uses are right for a type checker, and neither gives Any.
+
+    class AttemptHere(Attempt):
+        """An `Attempt`; where an event loop runs, a coroutine that returns it."""
+
+        def __await__(self) -> Generator[None, None, Attempt]: ...
+
+    class AttemptsHere(list[Attempt]):
+        """A list of attempts; where an event loop runs, a coroutine that returns it."""
+
+        def __await__(self) -> Generator[None, None, list[Attempt]]: ...
 
 
 def attempt(ended: Settlement) -> Attempt:

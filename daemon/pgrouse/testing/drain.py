@@ -40,6 +40,7 @@ from pgrouse.topic_pattern import by_topic
 
 if TYPE_CHECKING:
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
+    from pgrouse.testing.attempt import AttemptsHere
 
 WORKER = "pgrouse.testing"
 # How long a lifespan may take to start, and to end.
@@ -48,7 +49,7 @@ T = TypeVar("T")
 
 
 @overload
-def drain(where: str, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000) -> Any: ...
+def drain(where: str, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000) -> AttemptsHere: ...
 
 
 @overload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pgrouse import jsonb
 from pgrouse.client.calls.event import SavedEvent
@@ -16,6 +16,9 @@ from pgrouse.handlers.outcome import EventWait, Outcome
 from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.handler_call import completed_by, handler_of, run_handler, run_handler_async
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
+
+if TYPE_CHECKING:
+    from pgrouse.testing.attempt import AttemptHere
 
 
 def perform(
@@ -34,7 +37,7 @@ def perform(
     conn: AnyConnection | None = None,
     resources: Any = None,
     events: Iterable[tuple[str, Any]] = (),
-) -> Any:
+) -> AttemptHere:
     """Call a handler as a daemon does, with a context, and return the `Attempt`; await it where an event loop runs.
 
     The payload is converted to JSON and back, and validated against the handler's annotation. Exceptions of the handler
@@ -85,7 +88,8 @@ def perform(
     call = to_call(
         handler, [message], TestRuntime(conn, resources=resources, given_events=[_saved(*each) for each in events])
     )
-    return _on_the_loop(handler, call) if is_on_event_loop() else _attempt(call, run_handler(call))
+    done = _on_the_loop(handler, call) if is_on_event_loop() else _attempt(call, run_handler(call))
+    return cast("AttemptHere", done)
 
 
 async def _on_the_loop(handler: Handler, call: HandlerCall) -> Attempt:
