@@ -56,9 +56,11 @@ BEGIN
     ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery,
       messages.alerting_problem'],
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.channel_state,
-      messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state'],
-    -- channel_state calls it.
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.is_paused'],
+      messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state,
+      messages.inherited_policy'],
+    ['messages_worker', 'SELECT ON SEQUENCE messages.pattern_flag'],
+    -- channel_state and worker_state call them.
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.is_paused, messages.inherits_from, messages.patterns_of'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],

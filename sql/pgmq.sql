@@ -656,7 +656,7 @@ LANGUAGE sql
 AS $$
   SELECT CASE
     WHEN policy.stopped_until IS NOT NULL THEN 0
-    WHEN policy.is_limited THEN (messages.topic_slots(policy, qty)).slots
+    WHEN policy.is_limited THEN (messages.topic_slots(policy, 'pgmq', qty)).slots
     ELSE qty
   END
 $$;

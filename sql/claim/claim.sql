@@ -34,10 +34,10 @@
 -- (`messages.check_worker_name`), and if `p_lock_duration` is not between 0 and 7 days. 40001 above READ COMMITTED.
 -- 25001 above READ COMMITTED in a topic with limits: the claim could not see what others have claimed.
 -- Locks: the rows it takes, skipping those that other transactions hold, until the transaction ends; after the commit
--- they stay locked as a claim until `lock_expires_at`. In a topic with `max_concurrency`, `dequeue_rate` or an open
--- breaker, the topic's row of `messages.mutex`, for which it waits a quarter of a second; in channels with limits,
--- their rows of `messages.rate`, skipping those that other claims hold. Commit soon: until then no other worker can
--- claim from these topics and channels.
+-- they stay locked as a claim until `lock_expires_at`. In a topic with `max_concurrency`, `worker_concurrency`,
+-- `dequeue_rate` or an open breaker, the topic's row of `messages.mutex`, for which it waits a quarter of a second; in
+-- channels with limits, their rows of `messages.rate`, skipping those that other claims hold. Commit soon: until then
+-- no other worker can claim from these topics and channels.
 -- Repeat: each call makes a new claim. If the answer was lost, `release_orphaned` returns the claimed messages to the
 -- queue.
 -- Called by: workers.

@@ -22,6 +22,7 @@ BEGIN
       CASE WHEN d.paused_at IS NOT NULL THEN coalesce(d.resume_at, 'infinity') END,
       CASE WHEN b.position = 'open' THEN b.probe_at END),
     nullif(coalesce(t.max_concurrency, d.max_concurrency), 0),
+    nullif(coalesce(t.worker_concurrency, d.worker_concurrency), 0),
     nullif(coalesce(t.dequeue_rate, d.dequeue_rate), 0),
     -- A tenth of a second's worth: less, and what is lost between two claims is lost for good.
     coalesce(t.burst, d.burst, greatest(1, ceil(coalesce(t.dequeue_rate, d.dequeue_rate) / 10))::integer),
@@ -41,7 +42,8 @@ BEGIN
   WHERE d.topic = messages.inherits_from(p_topic);
 
   v_policy.stopped_until := CASE WHEN v_policy.stopped_until > p_now THEN v_policy.stopped_until END;
-  v_policy.is_limited := num_nonnulls(v_policy.max_concurrency, v_policy.dequeue_rate, v_policy.probes) > 0;
+  v_policy.is_limited :=
+    num_nonnulls(v_policy.max_concurrency, v_policy.worker_concurrency, v_policy.dequeue_rate, v_policy.probes) > 0;
   v_policy.limits_channels := v_policy.limits_channels OR v_policy.ordered
     OR num_nonnulls(v_policy.channel_concurrency, v_policy.channel_min_interval) > 0;
   RETURN v_policy;

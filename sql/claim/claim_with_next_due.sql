@@ -156,7 +156,7 @@ BEGIN
         v_plan.picked := NULL;
       ELSE
         v_plan := messages.plan_claim(
-          v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[v_entry], v_bytes,
+          p_worker, v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[v_entry], v_bytes,
           p_after_channels ->> v_topic);
         PERFORM messages.archive_unclaimable(v_plan.picked, p_worker);
         v_now := v_plan.at;

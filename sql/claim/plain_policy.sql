@@ -12,11 +12,12 @@ AS $$
     row(
       p_topic, nullif(coalesce(t.max_attempts, d.max_attempts), 0),
       coalesce(t.lock_duration, d.lock_duration), coalesce(t.timeout, d.timeout),
-      NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, false, false)::messages.policy,
+      NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, false, false)::messages.policy,
     NOT (coalesce(t.ordered, d.ordered)
       OR num_nonnulls(
-        d.max_concurrency, d.dequeue_rate, d.channel_concurrency, d.channel_min_interval, d.paused_at,
-        t.max_concurrency, t.dequeue_rate, t.channel_concurrency, t.channel_min_interval, t.paused_at) > 0
+        d.max_concurrency, d.worker_concurrency, d.dequeue_rate, d.channel_concurrency, d.channel_min_interval,
+        d.paused_at, t.max_concurrency, t.worker_concurrency, t.dequeue_rate, t.channel_concurrency,
+        t.channel_min_interval, t.paused_at) > 0
       OR EXISTS (SELECT FROM messages.breaker AS b WHERE b.topic = p_topic AND b.position = 'open'))
   FROM messages.inherited_policy AS d
   LEFT JOIN messages.topic AS t ON t.topic = p_topic

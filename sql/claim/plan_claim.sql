@@ -7,8 +7,8 @@
 -- what limits hold back, as claim_with_next_due returns it, '{}' = nothing; is_stopped: the topic is paused, or its
 -- breaker is open.
 CREATE OR REPLACE FUNCTION messages.plan_claim(
-  p_topic text, p_now timestamptz, p_claim_id bigint, p_left integer, p_slots integer, p_prefetch integer,
-  p_bytes bigint, p_after text
+  p_worker text, p_topic text, p_now timestamptz, p_claim_id bigint, p_left integer, p_slots integer,
+  p_prefetch integer, p_bytes bigint, p_after text
 )
 RETURNS messages.claim_plan
 LANGUAGE plpgsql
@@ -30,7 +30,8 @@ BEGIN
     v_plan.room := 0;
     v_plan.held_back := jsonb_build_object('topic ' || p_topic, v_until);
   ELSIF v_policy.is_limited AND v_plan.room > 0 THEN
-    SELECT s.slots, s.look_again_at INTO v_plan.room, v_until FROM messages.topic_slots(v_policy, v_plan.room) AS s;
+    SELECT s.slots, s.look_again_at INTO v_plan.room, v_until
+    FROM messages.topic_slots(v_policy, p_worker, v_plan.room) AS s;
     v_plan.at := messages.now();
     v_plan.held_back := CASE WHEN v_plan.room = 0 THEN jsonb_build_object('topic ' || p_topic, v_until) ELSE '{}' END;
   END IF;

@@ -16,8 +16,8 @@
 -- - `channel_full`, `channel_interval`: a limit of its channel, and which messages use it up.
 -- - `locked`: a session has locked it, its topic or its channel for more than five seconds, and which statement ends
 --   that session's lock.
--- - `topic_full`, `rate`: a limit of its topic, and which messages use it up; `set_by` in `detail` is the pattern that
---   sets it.
+-- - `topic_full`, `worker_full`, `rate`: a limit of its topic, and which messages use it up, or that each worker which
+--   handles the topic has used up its own; `set_by` in `detail` is the pattern that sets it.
 -- - `workers_busy`: all live workers of its topic had no free slot at their last sign of life.
 -- - `behind`: how many ready messages of its topic (or channel) come first; counted up to 1000.
 -- - `ready`: nothing holds it back; `patterns` in `detail` are those by which workers handle its topic.

@@ -1,5 +1,7 @@
--- Finds the limit of its topic that a ready message waits for: the concurrency, the probes of a breaker, or the rate.
--- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message.
+-- Finds the limit of its topic that a ready message waits for: the concurrency, of all workers or of each, the probes
+-- of a breaker, or the rate.
+-- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message;
+-- full workers: the first 20.
 CREATE OR REPLACE FUNCTION messages.explain_limit(p_topic text, p_policy messages.policy, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
@@ -9,15 +11,8 @@ DECLARE
   v_limit integer := least(p_policy.max_concurrency, p_policy.probes);
   v_held  jsonb;
   v_free  timestamptz;
-  v_from  text;
+  v_from  text := messages.pattern_that_sets(p_topic, 'max_concurrency');
 BEGIN
-  -- The row that sets it, where that is a pattern.
-  v_from := (
-    SELECT n.name
-    FROM unnest(messages.names_of(p_topic)) WITH ORDINALITY AS n (name, nth)
-    JOIN messages.topic AS t ON t.topic = n.name AND t.max_concurrency IS NOT NULL
-    ORDER BY n.nth LIMIT 1);
-  v_from := CASE WHEN v_from <> p_topic THEN v_from END;
   IF v_limit IS NOT NULL THEN
     v_held := messages.slot_holders(p_topic, NULL, v_limit);
   END IF;
@@ -30,6 +25,23 @@ BEGIN
         || CASE code WHEN 'topic_full' THEN ARRAY[coalesce(', which ' || v_from || ' sets', '')] END
         || messages.format_slot_holders(v_held));
     detail := jsonb_build_object('limit', v_limit, 'held', v_held)
+      || CASE WHEN v_from IS NULL THEN '{}' ELSE jsonb_build_object('set_by', v_from) END;
+    RETURN NEXT;
+  END IF;
+  IF p_policy.worker_concurrency IS NOT NULL THEN
+    v_held := messages.full_workers(p_topic, p_policy.worker_concurrency);
+  END IF;
+  IF p_policy.worker_concurrency IS NOT NULL AND v_held IS NOT NULL THEN
+    v_from := messages.pattern_that_sets(p_topic, 'worker_concurrency');
+    code := 'worker_full';
+    reason := format(
+      'topic %s has reached its limit of %s per worker%s; running on %s%s', p_topic, p_policy.worker_concurrency,
+      coalesce(', which ' || v_from || ' sets', ''),
+      (SELECT string_agg(w.name, ', ' ORDER BY w.n)
+       FROM jsonb_array_elements_text(v_held) WITH ORDINALITY AS w (name, n)
+       WHERE w.n <= 3),
+      CASE WHEN jsonb_array_length(v_held) > 3 THEN ', ...' ELSE '' END);
+    detail := jsonb_build_object('limit', p_policy.worker_concurrency, 'workers', v_held)
       || CASE WHEN v_from IS NULL THEN '{}' ELSE jsonb_build_object('set_by', v_from) END;
     RETURN NEXT;
   END IF;
@@ -49,4 +61,43 @@ BEGIN
     END IF;
   END IF;
 END
+$$;
+
+-- Returns the pattern or '*' whose row sets a setting of a topic; NULL = the topic's own row, or none, does.
+-- Called by: explain_limit. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.pattern_that_sets(p_topic text, p_setting text)
+RETURNS text
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT nullif((
+    SELECT n.name
+    FROM unnest(messages.names_of(p_topic)) WITH ORDINALITY AS n (name, nth)
+    JOIN messages.topic AS t ON t.topic = n.name AND to_jsonb(t) ->> p_setting IS NOT NULL
+    ORDER BY n.nth LIMIT 1), p_topic)
+$$;
+
+-- Returns the names of the workers that handle a topic, the first 20, if each of them runs as many of its messages as
+-- p_limit.
+-- Called by: explain_limit. Locks: nothing. Result: NULL = one runs fewer, or the registry knows no worker of the
+-- topic. It counts at most 20,000 running messages.
+CREATE OR REPLACE FUNCTION messages.full_workers(p_topic text, p_limit integer)
+RETURNS jsonb
+LANGUAGE sql
+STABLE
+AS $$
+  WITH running AS (
+    SELECT messages.worker_of(h.locked_by) AS worker, count(*) AS count
+    FROM (
+      SELECT m.locked_by FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NOT NULL LIMIT 20000) AS h
+    GROUP BY 1
+  )
+  SELECT jsonb_agg(w.name ORDER BY w.name) FILTER (WHERE w.nth <= 20)
+  FROM (
+    SELECT s.name, row_number() OVER (ORDER BY s.name) AS nth FROM messages.worker_state AS s
+    WHERE s.handles
+      AND (p_topic = ANY (s.topics) OR s.patterns IS NOT NULL AND messages.patterns_of(p_topic) && s.patterns)
+  ) AS w
+  LEFT JOIN running AS r ON r.worker = w.name
+  HAVING bool_and(coalesce(r.count, 0) >= p_limit)
 $$;

@@ -58,7 +58,6 @@ BEGIN
                 w.name, messages.format_interval(v_now - w.seen_at)),
          jsonb_build_object('worker', w.name, 'seen_at', w.seen_at, 'host', w.host, 'pid', w.pid)
   FROM messages.worker_state AS w
-  -- Claim loops lock as name/number.
-  WHERE w.name = regexp_replace(p_message.locked_by, '/[0-9]+$', '') AND w.state = 'silent';
+  WHERE w.name = messages.worker_of(p_message.locked_by) AND w.state = 'silent';
 END
 $$;

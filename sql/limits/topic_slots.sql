@@ -1,10 +1,11 @@
 -- Returns how many messages of a limited topic a claim may take now.
--- Called by: claim, only for topics with max_concurrency, dequeue_rate or a breaker that is not closed. Locks: as
--- lock_topic; a claim that does not get the topic leaves it to a later claim. Running messages are counted each time:
--- no counter can drift, and a dead worker frees its slots when its locks expire. Result: slots: at most p_wanted;
+-- Called by: claim, only for topics with max_concurrency, worker_concurrency, dequeue_rate or a breaker that is not
+-- closed. Locks: as lock_topic; a claim that does not get the topic leaves it to a later claim. Running messages are
+-- counted each time: no counter can drift, and a dead worker frees its slots when its locks expire. All claim loops of
+-- a worker share its slots. Result: slots: at most p_wanted;
 -- look_again_at: where slots is 0, when to look again, NULL = not known.
 CREATE OR REPLACE FUNCTION messages.topic_slots(
-  p_policy messages.policy, p_wanted integer, OUT slots integer, OUT look_again_at timestamptz
+  p_policy messages.policy, p_worker text, p_wanted integer, OUT slots integer, OUT look_again_at timestamptz
 )
 LANGUAGE plpgsql
 AS $$
@@ -25,6 +26,14 @@ BEGIN
       SELECT count(*) FROM (
         SELECT FROM messages.message AS m
         WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL LIMIT v_bound) AS running)::integer);
+  END IF;
+  IF p_policy.worker_concurrency IS NOT NULL AND slots > 0 THEN
+    slots := least(slots, p_policy.worker_concurrency - (
+      SELECT count(*) FROM (
+        SELECT FROM messages.message AS m
+        WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL
+          AND messages.worker_of(m.locked_by) = messages.worker_of(p_worker)
+        LIMIT p_policy.worker_concurrency) AS running)::integer);
   END IF;
   IF p_policy.probes IS NOT NULL AND slots > 0 THEN
     look_again_at := messages.no_probe_before(p_policy.topic);

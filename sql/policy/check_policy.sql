@@ -50,6 +50,8 @@ BEGIN
      'use 1 to 16777216', false),
     ('max_concurrency', p_policy.max_concurrency::text, p_policy.max_concurrency >= 0,
      'use 1 or more, or 0 for no limit', false),
+    ('worker_concurrency', p_policy.worker_concurrency::text, p_policy.worker_concurrency >= 0,
+     'use 1 or more, or 0 for no limit', false),
     ('dequeue_rate', p_policy.dequeue_rate::text,
      p_policy.dequeue_rate = 0 OR p_policy.dequeue_rate BETWEEN 0.000001 AND 1000000,
      'use messages per second from 0.000001 to 1000000, or 0 for no limit', false),

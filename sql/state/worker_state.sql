@@ -3,7 +3,8 @@
 -- alive: a daemon reports every few seconds, and was seen within 30 s; a worker over HTTP is seen when it claims, and
 -- was within 2 minutes. state: working, draining (asked to), stopping; else silent, a daemon that died, hangs or is
 -- disconnected; or gone, a worker over HTTP that has stopped claiming: it need not unregister. handles: it gets
--- messages of its topics. listener: what it last reported about its listener.
+-- messages of its topics. listener: what it last reported about its listener. topic_limits: by topic or pattern of its
+-- list, where the policy has one, how many messages it may run at once (worker_concurrency).
 CREATE OR REPLACE VIEW messages.worker_state
 WITH (security_invoker = true) AS
 SELECT
@@ -19,7 +20,13 @@ SELECT
   END AS state,
   a.alive AND NOT w.stopping AS handles,
   w.status ->> 'listener' AS listener,
-  clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age
+  clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age,
+  coalesce((
+    SELECT jsonb_object_agg(e.topic, coalesce(t.worker_concurrency, d.worker_concurrency))
+    FROM unnest(w.topics) AS e (topic)
+    JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(e.topic)
+    LEFT JOIN messages.topic AS t ON t.topic = e.topic
+    WHERE coalesce(t.worker_concurrency, d.worker_concurrency) > 0), '{}') AS topic_limits
 FROM messages.worker AS w
 CROSS JOIN LATERAL (
   SELECT w.seen_at > clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes'

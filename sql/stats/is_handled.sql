@@ -30,7 +30,7 @@ BEGIN
       WHERE h.lock_expires_at > messages.now()
         AND NOT EXISTS (
           SELECT FROM messages.worker AS w
-          WHERE w.name IN (h.locked_by, regexp_replace(h.locked_by, '/[0-9]+$', ''))
+          WHERE w.name IN (h.locked_by, messages.worker_of(h.locked_by))
             AND (w.kind = 'daemon' OR w.stopping)));
 END
 $$;

@@ -307,6 +307,15 @@ def test_workers_are_listed_and_requested_to_drain(http: httpx.Client, queue: Qu
     assert code(http.post("/v1/workers/drain", json={"name": "no-worker"})) == "not_found"
 
 
+def test_a_worker_shows_how_many_messages_of_a_topic_it_may_run(http: httpx.Client, queue: Queue) -> None:
+    queue.call("register_worker", "o.worker", "host", 1, "0", ["o.t", "o.u"], 5)
+
+    set_policy = http.patch("/v1/topics/o.t", json={"worker_concurrency": 2})
+
+    assert set_policy.status_code == 200
+    assert http.get("/v1/workers").json()["workers"][0]["topic_limits"] == {"o.t": 2}
+
+
 def test_a_worker_is_scaled_unless_it_works_over_http(http: httpx.Client, queue: Queue) -> None:
     queue.call("register_worker", "o.worker", "host", 1, "0", ["o.t"], 5)
     queue.call("touch_worker", "o.worker", '{"listener": "listening"}')

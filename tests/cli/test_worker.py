@@ -66,3 +66,16 @@ def test_a_worker_is_requested_to_drain(pgrouse: Shell, queue: Queue) -> None:
     assert (ended.code, ended.out) == (0, "asked w to drain\n")
     assert [row["state"] for row in pgrouse("worker", "list", "--json").objects] == ["draining"]
     assert pgrouse("worker", "drain", "unknown").code == 1
+
+
+def test_the_list_shows_how_many_messages_of_a_topic_each_may_run(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("orders.*", worker_concurrency=3)
+    queue.policy("mail", worker_concurrency=0)
+    start(queue, "w1", "orders.eu", "mail")
+    start(queue, "w2", "orders.*")
+
+    rows = pgrouse("worker", "list", "--json").objects
+    text = pgrouse("worker", "list").out.splitlines()
+
+    assert [row["topic_limits"] for row in rows] == [{"orders.eu": 3}, {"orders.*": 3}]
+    assert [line.rsplit("  ", 1)[-1] for line in text] == ["LIMITS", "orders.eu 3", "orders.* 3"]

@@ -80,6 +80,8 @@ MAY_CALL = {
             "touch_http_worker",
             "touch_http_holders",
             "is_paused",
+            "inherits_from",
+            "patterns_of",
             "tick",
             "raise_low_water",
         ),

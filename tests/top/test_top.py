@@ -59,11 +59,12 @@ def test_workers_are_shown_with_their_messages_and_their_listeners(database: Dat
     queue.conn.execute('UPDATE messages.worker SET status = \'{"listener": "degraded"}\'')
     queue.publish_many(2, "orders")
     queue.publish("mails")
+    queue.policy("mails", worker_concurrency=3)
     queue.claim("orders", "mails", worker="w1/0")
 
     async def check(view: View) -> None:
         row = await view.row("w1", "working")
-        assert row[3:] == ["degraded", "orders", "2,", "mails", "1"]
+        assert row[3:] == ["degraded", "orders", "2,", "mails", "1", "of", "3"]
 
     watch(database.dsn, check)
 

@@ -77,6 +77,15 @@ def test_a_worker_is_scaled_and_shows_what_it_is_configured_for(visitor: Visitor
     assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
+def test_a_worker_shows_how_many_messages_of_a_topic_it_may_run(visitor: Visitor, queue: Queue) -> None:
+    sample_data.worker(queue, "w-1")
+    queue.policy("mail", worker_concurrency=2)
+
+    page = visitor.open("/workers")
+
+    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("mail at most 2 at once")
+
+
 def test_a_worker_over_http_has_no_button_to_scale_it(visitor: Visitor, queue: Queue) -> None:
     queue.call("touch_http_worker", "http:t/w", "host", ["mail"], 10)
 

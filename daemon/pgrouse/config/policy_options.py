@@ -47,6 +47,7 @@ class PolicyOptions(TypedDict, total=False):
     strict_lock: bool | KeywordText
     breaker: BreakerOptions | KeywordText
     max_concurrency: int | KeywordText
+    worker_concurrency: int | KeywordText
     dequeue_rate: float | KeywordText
     burst: int | KeywordText
     channel_concurrency: int | KeywordText

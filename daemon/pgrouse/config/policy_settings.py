@@ -230,6 +230,16 @@ class TopicPolicy(PolicyTable):
         },
     )
     """How many messages of the topic may run at once, across all workers."""
+    worker_concurrency: Count | None = _of_limits(
+        unit="messages",
+        none=0,
+        effects={
+            0: "Each worker runs as many as its own concurrency allows.",
+            OTHER: "Each worker runs at most {amount} of the topic at once; others wait. "
+            "Messages that run now continue.",
+        },
+    )
+    """How many messages of the topic one worker may run at once."""
     dequeue_rate: Rate | None = _of_limits(
         unit="messages per second",
         low=MIN_RATE,

@@ -97,7 +97,13 @@ def _topics() -> LiveTable[TopicRow]:
 
 
 def _works_on(worker: WorkerRow) -> str | None:
-    return ", ".join(f"{topic} {count:,}" for topic, count in worker.running.items()) or None
+    limits: dict[str, int] = worker.topic_limits
+    shown = [f"{topic} {count:,}" + _of(limits.get(topic)) for topic, count in worker.running.items()]
+    return ", ".join(shown) or None
+
+
+def _of(limit: int | None) -> str:
+    return "" if limit is None else f" of {limit:,}"
 
 
 def _workers() -> LiveTable[WorkerRow]:

@@ -579,7 +579,7 @@ def test_a_claim_that_archives_and_a_settle_in_a_claim_transaction_do_not_wait_f
     queue.publish(expires_at="2026-01-01")
 
     with other.conn.transaction():
-        other.row("SELECT messages.topic_slots(messages.claim_policy('t', messages.now()), 1)")
+        other.row("SELECT messages.topic_slots(messages.claim_policy('t', messages.now()), 'w', 1)")
         with queue.conn.transaction():
             queue.settle("complete", held)
             settling = background.start(queue.claim)

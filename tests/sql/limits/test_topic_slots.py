@@ -13,7 +13,7 @@ from tests.sql.queue import Background, Queue
 
 # messages.topic_slots: how many messages of a limited topic a claim may take.
 
-ROOM = "SELECT (messages.topic_slots(messages.claim_policy(%s, messages.now()), %s)).slots"
+ROOM = "SELECT (messages.topic_slots(messages.claim_policy(%s, messages.now()), 'w', %s)).slots"
 
 
 def room(queue: Queue, wanted: int = 100, topic: str = "t") -> int:
@@ -174,7 +174,7 @@ def test_two_walks_over_limited_topics_in_opposite_order_never_deadlock(queue: Q
 BREAKER = {"min_attempts": 2, "pause": "30s", "probes": 1}
 OLD_ROOM = (
     "SELECT s.slots, s.look_again_at - messages.now() > '29 s' AS is_later "
-    "FROM messages.topic_slots(%s::messages.policy, 9) AS s"
+    "FROM messages.topic_slots(%s::messages.policy, 'w', 9) AS s"
 )
 
 

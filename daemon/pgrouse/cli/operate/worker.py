@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from pydantic_core import from_json
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
@@ -48,12 +49,18 @@ def list_workers(session: CliSession) -> None:
         Column("SLOTS", "concurrency", right=True),
         Column("TOPICS", "topics", ", ".join, wide=True),
     ]
+    if any(each.topic_limits for each in found):
+        columns.append(Column("LIMITS", "topic_limits", _show_limits, wide=True))
     session.rows(columns, rows, "no worker: start one with `pgrouse run`")
+
+
+def _show_limits(limits: Raw) -> str:
+    return ", ".join(f"{topic} {most}" for topic, most in from_json(limits.text).items())
 
 
 def _row(found: RegisteredWorker) -> dict[str, Any]:
     row = asdict(found)
-    return row | {"status": Raw(row.pop("status_json"))}
+    return row | {name: Raw(row.pop(f"{name}_json")) for name in ("status", "topic_limits")}
 
 
 @worker.command()

@@ -60,6 +60,7 @@ class RegisteredWorker:
             or gone (over HTTP, not seen for two minutes: it has stopped claiming).
         up: how long ago it started.
         age: how long ago it was last seen.
+        topic_limits_json: how many messages it may run at once, of those of its topics whose policy limits that.
     """
 
     name: str
@@ -78,8 +79,10 @@ class RegisteredWorker:
     state: str
     up: timedelta
     age: timedelta
+    topic_limits_json: str
 
     status = decoded("status_json")
+    topic_limits = decoded("topic_limits_json")
 
     @property
     def alive(self) -> bool:

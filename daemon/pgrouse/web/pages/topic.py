@@ -50,7 +50,7 @@ router = APIRouter()
 
 MAX_CHANNELS = 100
 LIMITS = (
-    *("max_concurrency", "dequeue_rate", "publish_rate", "max_depth"),
+    *("max_concurrency", "worker_concurrency", "dequeue_rate", "publish_rate", "max_depth"),
     *("channel_concurrency", "channel_min_interval", "ordered"),
 )
 Name = Annotated[str, Form(max_length=300)]

@@ -47,7 +47,7 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
             running[each.worker].append(asdict(each) | {"progress": message_detail.progress(reported)})
     seen = [
         asdict(each)
-        | {"status": each.status, "is_armed": each.name in armed}
+        | {"status": each.status, "topic_limits": each.topic_limits, "is_armed": each.name in armed}
         | {"topics": [topic for topic in each.topics if caller.sees(topic)]}
         for each in found
     ]

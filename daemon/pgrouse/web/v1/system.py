@@ -56,9 +56,11 @@ class WorkerInfo(ResponseModel):
         started_at="2027-01-31T07:00:00+00:00",
         state="working",
         status={"in_flight": 3},
+        topic_limits={"orders.created": 2},
     )
 
     status: dict[str, Any]
+    topic_limits: dict[str, int]
 
 
 class WorkerList(ResponseModel):
@@ -201,8 +203,13 @@ async def list_workers(request: Request, caller: Viewer) -> Response:
     """
     found = await run_read(request, find_workers(MAX_WORKERS))
     visible = [(each, [topic for topic in each.topics if caller.sees(topic)]) for each in found]
-    rows = [WorkerInfo.of(each, topics=topics) for each, topics in visible if topics or caller.sees_all]
+    rows = [_worker_info(each, topics) for each, topics in visible if topics or caller.sees_all]
     return ApiResponse({"workers": rows})
+
+
+def _worker_info(found: RegisteredWorker, topics: list[str]) -> WorkerInfo:
+    limits = {topic: limit for topic, limit in found.topic_limits.items() if topic in topics}
+    return WorkerInfo.of(found, topics=topics, topic_limits=limits)
 
 
 @router.post(

@@ -103,6 +103,7 @@ TEXTS = {
     "title": "The status in words.",
     "subscriber": "The topic that gets a copy of each message.",
     "topic": "The topic.",
+    "topic_limits": "By topic, how many messages the worker may run at once, where a policy limits that.",
     "topics": "The topics.",
     "ttl": "How long the message may wait before it expires.",
     "until": f"Not after this time, {AT}.",
