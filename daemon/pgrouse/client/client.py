@@ -27,7 +27,7 @@ from pgrouse.client.calls import workflow as workflow_calls
 from pgrouse.client.calls.monitoring import alert, search
 from pgrouse.client.calls.monitoring import explain as explain_calls
 from pgrouse.client.calls.monitoring import stats as stats_calls
-from pgrouse.client.calls.monitoring.state import topic_state
+from pgrouse.client.calls.monitoring.state import Workflow, topic_state
 from pgrouse.client.calls.processing import worker
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
@@ -47,6 +47,7 @@ from pgrouse.client.queries.topic import (
 from pgrouse.client.signal_url import signal_url
 from pgrouse.client.wait_for import wait_for
 from pgrouse.client.waiter import refuse_on_event_loop
+from pgrouse.client.workflow_graph import WorkflowGraph, WorkflowWord, read_workflow, read_workflows
 from pgrouse.config import validation_text
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import BackoffKind, BackoffOptions, PolicyOptions
@@ -321,6 +322,68 @@ class Client:
     close_batch = _method(batch_calls.close_batch)
     cancel_batch = _method(batch_calls.cancel_batch)
     redrive_batch = _method(batch_calls.redrive_batch)
+
+    # Workflows
+
+    def workflows(
+        self, state: WorkflowWord | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Workflow]:
+        """Return workflows, the latest first.
+
+        Args:
+            state: only those in this state, of the 1,000 latest.
+            before: only lower ids: the last one of the previous page.
+            limit: the maximum number.
+        """
+        with self._path():
+            return read_workflows(self.conn, state, before, limit)[0]
+
+    def workflow_graph(self, id: int) -> WorkflowGraph:  # noqa: A002 - as in SQL
+        """Return a workflow and its messages, at most about 10,000.
+
+        Args:
+            id: any of its messages.
+
+        Raises:
+            MessageNotFound: the message is in no workflow.
+        """
+        with self._path():
+            found = read_workflow(self.conn, id)
+        if found is None:
+            raise MessageNotFound(f"message {id} is in no workflow: it comes after none, and none comes after it")
+        return found
+
+    def cancel_workflow(self, id: int, reason: str | None = None) -> list[int]:  # noqa: A002 - as in SQL
+        """Cancel the messages of a workflow that have not ended, all at once; return their ids.
+
+        Args:
+            id: any of its messages.
+            reason: stored as the error of the messages.
+
+        Raises:
+            MessageNotFound: the message is in no workflow.
+        """
+        return self._run(operate.cancel(self.workflow_graph(id).live_ids(), reason))
+
+    def redrive_workflow(
+        self,
+        id: int,  # noqa: A002 - as in SQL
+        rate: float | None = None,
+        delay: AnyDuration | None = None,
+        force: bool | None = None,
+    ) -> list[dead.Redriven]:
+        """Put the dead messages of a workflow back; return what became of each.
+
+        Args:
+            id: any of its messages.
+            rate: how many become available per second; None = all at once.
+            delay: when the first one becomes available.
+            force: also those that were redriven as often as max_redrives allows.
+
+        Raises:
+            MessageNotFound: the message is in no workflow.
+        """
+        return self._run(dead.redrive(self.workflow_graph(id).dead_ids(), rate, delay, force))
 
     # Topics
 

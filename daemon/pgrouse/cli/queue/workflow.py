@@ -7,16 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any, get_args
 
 import click
-import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead, operate
-from pgrouse.client.calls.monitoring.state import Workflow, workflow_state
-from pgrouse.client.calls.workflow import MAX_MESSAGES, WorkflowMessage, workflow_messages
+from pgrouse.client.calls.monitoring.state import Workflow
+from pgrouse.client.calls.workflow import WorkflowMessage
 from pgrouse.client.clock import now
-from pgrouse.client.queries.workflow import latest_workflows, workflow_of
 from pgrouse.client.redrive import RateSpreader
-from pgrouse.client.workflow_graph import WorkflowGraph, WorkflowWord
+from pgrouse.client.workflow_graph import WorkflowWord, read_workflow, read_workflows
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago
 from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
@@ -24,9 +22,6 @@ from pgrouse.terminal.command import CliSession, CommandGroup
 from pgrouse.terminal.param_types import MESSAGE_ID
 from pgrouse.terminal.table import Column
 
-# A list with a state looks at this many workflows, and reads them page by page.
-MAX_EXAMINED = 1000
-PAGE = 200
 STYLES = {"held": "red", "failed": "red", "cancelled": "yellow", "finished": "green"}
 MESSAGE_COLUMNS = [
     Column("ID", "id", right=True),
@@ -54,7 +49,7 @@ def workflow() -> None:
 def list_workflows(session: CliSession, state: WorkflowWord | None, before: int | None, limit: int) -> None:
     """List the workflows, the latest first."""
     with session.read() as conn:
-        found, continues = _find(conn, state, before, limit)
+        found, continues = read_workflows(conn, state, before, limit)
         clock = run(conn, now())
     columns = [
         Column("ID", "id", right=True),
@@ -73,34 +68,13 @@ def list_workflows(session: CliSession, state: WorkflowWord | None, before: int 
         session.note(f"older ones were not looked at: go on with --before {continues}")
 
 
-def _find(
-    conn: psycopg.Connection, state: WorkflowWord | None, before: int | None, limit: int
-) -> tuple[list[Workflow], int | None]:
-    """Return workflows in a state, and the id below which were not looked at although fewer than `limit` were found."""
-    if state is None:
-        return _read(conn, before, limit), None
-    found: list[Workflow] = []
-    for _ in range(0, MAX_EXAMINED, PAGE):
-        page = _read(conn, before, PAGE)
-        found += [each for each in page if each.state == state]
-        if len(found) >= limit or len(page) < PAGE:
-            return found[:limit], None
-        before = page[-1].id
-    return found, before
-
-
-def _read(conn: psycopg.Connection, before: int | None, limit: int) -> list[Workflow]:
-    ids = run(conn, latest_workflows(before=before, most=limit))
-    return run(conn, workflow_state(ids))
-
-
 @workflow.command()
 @click.argument("message_id", type=MESSAGE_ID, metavar="ID")
 @click.pass_obj
 def show(session: CliSession, message_id: int) -> int:
     """Show the messages of a workflow, and what became of them."""
     with session.read() as conn:
-        graph, clock = _graph(conn, message_id), run(conn, now())
+        graph, clock = read_workflow(conn, message_id), run(conn, now())
     if graph is None:
         return _unknown(session, message_id)
     if session.as_json:
@@ -118,7 +92,7 @@ def show(session: CliSession, message_id: int) -> int:
 def cancel(session: CliSession, message_id: int, reason: str | None) -> int:
     """Cancel the messages of a workflow that have not ended."""
     with session.connect() as conn:
-        graph = _graph(conn, message_id)
+        graph = read_workflow(conn, message_id)
         if graph is None:
             return _unknown(session, message_id)
         done = len(run(conn, operate.cancel(graph.live_ids(), reason)))
@@ -139,20 +113,12 @@ def redrive(session: CliSession, message_id: int, rate: float | None, delay: tim
     The messages that they hold go on when they have succeeded.
     """
     with session.connect() as conn:
-        graph = _graph(conn, message_id)
+        graph = read_workflow(conn, message_id)
         if graph is None:
             return _unknown(session, message_id)
         rows = redrive_in_batches(conn, dead.redrive, [graph.dead_ids()], RateSpreader(rate, delay), force=force)
         none = f"workflow {graph.workflow.id} has no dead message"
         return conclude(session, rows, "archived_id", "redrove {}", none, by_id=False)
-
-
-def _graph(conn: psycopg.Connection, message_id: int) -> WorkflowGraph | None:
-    workflow_id = run(conn, workflow_of(message_id))
-    if workflow_id is None:
-        return None
-    (found,) = run(conn, workflow_state([workflow_id], limit=MAX_MESSAGES))
-    return WorkflowGraph(found, run(conn, workflow_messages(workflow_id))) if found.topic else None
 
 
 def _unknown(session: CliSession, message_id: int) -> ExitCode:
