@@ -80,4 +80,5 @@ def read_workflows(
 
 
 def _page(conn: psycopg.Connection[Any], before: int | None, limit: int) -> list[Workflow]:
-    return run(conn, workflow_state(run(conn, latest_workflows(before=before, most=limit))))
+    ids = run(conn, latest_workflows(before=before, most=limit))
+    return run(conn, workflow_state(ids))

@@ -155,6 +155,37 @@ def test_a_cancelled_run_gives_messages_back(database: Database, db: psycopg.Con
 
 
 @pytest.mark.long
+def test_of_two_workers_of_one_process_each_keeps_the_log_lines_of_its_attempts(
+    database: Database, db: psycopg.Connection[Any]
+) -> None:
+    """Both capture on the root logger: no line may be kept twice, or with the message of the other."""
+    logger = logging.getLogger("shop.of_two")
+    logger.setLevel(logging.INFO)
+
+    async def first(payload: int) -> None:
+        logger.info("first %s", payload)
+        await asyncio.sleep(0)
+        logger.info("first %s again", payload)
+
+    def second(payload: int) -> None:
+        logger.info("second %s", payload)
+
+    async def silent(payload: int) -> None:
+        logger.info("silent %s", payload)
+
+    one = {"first": topic("first", log_bytes=1000)(first), "silent": topic("silent")(silent)}
+    two = {"second": topic("second", log_bytes=1000)(second)}
+    with Worker(database.dsn, handlers=one), Worker(database.dsn, handlers=two):
+        ids = {(name, n): int(publish(db, name, n)) for n in range(20) for name in ("first", "second", "silent")}
+        eventually(lambda: all(state_of(db, each) == ("success",) for each in ids.values()))
+
+    for (name, number), message in ids.items():
+        rows = db.execute("SELECT lines FROM messages.attempt_log WHERE message_id = %s", [message]).fetchall()
+        said = [line.rpartition(": ")[2] for (lines,) in rows for line in lines.split("\n")]
+        expected = {"first": [f"first {number}", f"first {number} again"], "second": [f"second {number}"], "silent": []}
+        assert said == expected[name]
+
+
 def test_two_workers_share_the_work_of_one_process(database: Database, db: psycopg.Connection[Any]) -> None:
     async def main() -> dict[str, int]:
         both = asyncio.Barrier(2)

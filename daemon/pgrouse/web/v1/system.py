@@ -207,7 +207,7 @@ async def list_workers(request: Request, caller: Viewer) -> Response:
     return ApiResponse({"workers": rows})
 
 
-def _worker_info(found: RegisteredWorker, topics: list[str]) -> WorkerInfo:
+def _worker_info(found: RegisteredWorker, topics: list[str]) -> dict[str, Any]:
     limits = {topic: limit for topic, limit in found.topic_limits.items() if topic in topics}
     return WorkerInfo.of(found, topics=topics, topic_limits=limits)
 
