@@ -37,8 +37,8 @@ BEGIN
     reason := format(
       'topic %s has reached its limit of %s per worker%s; running on %s%s', p_topic, p_policy.worker_concurrency,
       coalesce(', which ' || v_from || ' sets', ''),
-      (SELECT string_agg(w.name, ', ' ORDER BY w.n)
-       FROM jsonb_array_elements_text(v_held) WITH ORDINALITY AS w (name, n)
+      (SELECT string_agg(format('%s (%s)', w.full ->> 'worker', w.full ->> 'limit'), ', ' ORDER BY w.n)
+       FROM jsonb_array_elements(v_held) WITH ORDINALITY AS w ("full", n)
        WHERE w.n <= 3),
       CASE WHEN jsonb_array_length(v_held) > 3 THEN ', ...' ELSE '' END);
     detail := jsonb_build_object('limit', p_policy.worker_concurrency, 'workers', v_held)
@@ -77,8 +77,8 @@ AS $$
     ORDER BY n.nth LIMIT 1), p_topic)
 $$;
 
--- Returns the names of the workers that handle a topic, the first 20, if each of them runs as many of its messages as
--- p_limit.
+-- Returns the workers that handle a topic, the first 20, if each of them runs as many of its messages as p_limit, or as
+-- it was scaled to: [{"worker", "limit"}].
 -- Called by: explain_limit. Locks: nothing. Result: NULL = one runs fewer, or the registry knows no worker of the
 -- topic. It counts at most 20,000 running messages.
 CREATE OR REPLACE FUNCTION messages.full_workers(p_topic text, p_limit integer)
@@ -92,12 +92,14 @@ AS $$
       SELECT m.locked_by FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NOT NULL LIMIT 20000) AS h
     GROUP BY 1
   )
-  SELECT jsonb_agg(w.name ORDER BY w.name) FILTER (WHERE w.nth <= 20)
+  SELECT jsonb_agg(jsonb_build_object('worker', w.name, 'limit', w.most) ORDER BY w.name) FILTER (WHERE w.nth <= 20)
   FROM (
-    SELECT s.name, row_number() OVER (ORDER BY s.name) AS nth FROM messages.worker_state AS s
+    SELECT s.name, coalesce((s.topic_limits ->> p_topic)::integer, p_limit) AS most,
+           row_number() OVER (ORDER BY s.name) AS nth
+    FROM messages.worker_state AS s
     WHERE s.handles
       AND (p_topic = ANY (s.topics) OR s.patterns IS NOT NULL AND messages.patterns_of(p_topic) && s.patterns)
   ) AS w
   LEFT JOIN running AS r ON r.worker = w.name
-  HAVING bool_and(coalesce(r.count, 0) >= p_limit)
+  HAVING bool_and(coalesce(r.count, 0) >= w.most)
 $$;

@@ -11,6 +11,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_bound integer := least(p_policy.max_concurrency, p_policy.probes);
+  v_own   integer;
 BEGIN
   PERFORM messages.check_isolation(p_policy.topic);
   IF NOT messages.lock_topic(p_policy.topic) THEN
@@ -28,12 +29,16 @@ BEGIN
         WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL LIMIT v_bound) AS running)::integer);
   END IF;
   IF p_policy.worker_concurrency IS NOT NULL AND slots > 0 THEN
-    slots := least(slots, p_policy.worker_concurrency - (
+    v_own := coalesce(
+      (SELECT (w.topic_concurrency ->> p_policy.topic)::integer FROM messages.worker AS w
+       WHERE w.name = messages.worker_of(p_worker)),
+      p_policy.worker_concurrency);
+    slots := least(slots, v_own - (
       SELECT count(*) FROM (
         SELECT FROM messages.message AS m
         WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL
           AND messages.worker_of(m.locked_by) = messages.worker_of(p_worker)
-        LIMIT p_policy.worker_concurrency) AS running)::integer);
+        LIMIT v_own) AS running)::integer);
   END IF;
   IF p_policy.probes IS NOT NULL AND slots > 0 THEN
     look_again_at := messages.no_probe_before(p_policy.topic);

@@ -20,6 +20,8 @@ CREATE TABLE messages.worker (
   drain_asked_by text,
   -- The number of handlers to run at once, instead of `concurrency`, which is its configuration's.
   requested_concurrency integer CHECK (requested_concurrency BETWEEN 1 AND 10000),
+  -- By topic, how many of its messages to run at once, instead of the topic's worker_concurrency.
+  topic_concurrency jsonb    NOT NULL DEFAULT '{}',
   -- Workers over HTTP are here too: by the name that its claims give, without a process that could be asked.
   kind           text        NOT NULL DEFAULT 'daemon' CHECK (kind IN ('daemon', 'http'))
 ) WITH (fillfactor = 50);

@@ -4,7 +4,8 @@
 -- was within 2 minutes. state: working, draining (asked to), stopping; else silent, a daemon that died, hangs or is
 -- disconnected; or gone, a worker over HTTP that has stopped claiming: it need not unregister. handles: it gets
 -- messages of its topics. listener: what it last reported about its listener. topic_limits: by topic or pattern of its
--- list, where the policy has one, how many messages it may run at once (worker_concurrency).
+-- list, where the policy has one, how many messages it may run at once (worker_concurrency); and by topic, where it was
+-- scaled.
 CREATE OR REPLACE VIEW messages.worker_state
 WITH (security_invoker = true) AS
 SELECT
@@ -22,8 +23,10 @@ SELECT
   w.status ->> 'listener' AS listener,
   clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age,
   coalesce((
-    SELECT jsonb_object_agg(e.topic, coalesce(t.worker_concurrency, d.worker_concurrency))
-    FROM unnest(w.topics) AS e (topic)
+    SELECT jsonb_object_agg(
+      e.topic,
+      coalesce((w.topic_concurrency ->> e.topic)::integer, t.worker_concurrency, d.worker_concurrency))
+    FROM (SELECT unnest(w.topics) UNION SELECT jsonb_object_keys(w.topic_concurrency)) AS e (topic)
     JOIN messages.inherited_policy AS d ON d.topic = messages.inherits_from(e.topic)
     LEFT JOIN messages.topic AS t ON t.topic = e.topic
     WHERE coalesce(t.worker_concurrency, d.worker_concurrency) > 0), '{}') AS topic_limits

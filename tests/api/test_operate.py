@@ -314,6 +314,11 @@ def test_a_worker_shows_how_many_messages_of_a_topic_it_may_run(http: httpx.Clie
 
     assert set_policy.status_code == 200
     assert http.get("/v1/workers").json()["workers"][0]["topic_limits"] == {"o.t": 2}
+    scaled = http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": 7, "topic": "o.t"})
+    assert scaled.json() == {"name": "o.worker", "topic": "o.t", "concurrency": 7}
+    assert http.get("/v1/workers").json()["workers"][0]["topic_limits"] == {"o.t": 7}
+    refused = http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": 7, "topic": "o.u"})
+    assert (refused.status_code, code(refused)) == (422, "invalid_value")
 
 
 def test_a_worker_is_scaled_unless_it_works_over_http(http: httpx.Client, queue: Queue) -> None:
@@ -323,7 +328,7 @@ def test_a_worker_is_scaled_unless_it_works_over_http(http: httpx.Client, queue:
 
     scaled = http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": 9})
 
-    assert scaled.json() == {"name": "o.worker", "concurrency": 9}
+    assert scaled.json() == {"name": "o.worker", "topic": None, "concurrency": 9}
     listed = {each["name"]: each for each in http.get("/v1/workers").json()["workers"]}
     assert (listed["o.worker"]["concurrency"], listed["o.worker"]["configured_concurrency"]) == (9, 5)
     http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": None})

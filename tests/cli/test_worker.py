@@ -79,3 +79,18 @@ def test_the_list_shows_how_many_messages_of_a_topic_each_may_run(pgrouse: Shell
 
     assert [row["topic_limits"] for row in rows] == [{"orders.eu": 3}, {"orders.*": 3}]
     assert [line.rsplit("  ", 1)[-1] for line in text] == ["LIMITS", "orders.eu 3", "orders.* 3"]
+
+
+def test_a_worker_is_scaled_for_one_topic(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", worker_concurrency=5)
+    start(queue, "w1", "mail")
+
+    scaled = pgrouse("worker", "scale", "w1", "2", "--topic", "mail")
+    limits = pgrouse("worker", "list", "--json").object["topic_limits"]
+    back = pgrouse("worker", "scale", "w1", "--topic", "mail")
+    refused = pgrouse("worker", "scale", "w1", "2", "--topic", "post")
+
+    assert (scaled.code, scaled.out, limits) == (0, "asked w1 to run 2 messages of mail at once\n", {"mail": 2})
+    assert (back.code, back.out) == (0, "asked w1 to run mail as its policy says\n")
+    assert "worker w1 does not handle topic post" in refused.err
+    assert pgrouse("worker", "list", "--json").object["topic_limits"] == {"mail": 5}

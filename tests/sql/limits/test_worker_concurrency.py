@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from psycopg import errors
 
 from tests.server.postgres import Database
 from tests.sql.lock_timeouts import extend_timeout
@@ -165,8 +166,8 @@ def test_explain_names_the_workers_once_all_of_them_are_full(two_workers: Queue)
 
     assert while_one_is_free == []
     assert full.code == "worker_full"
-    assert full.reason == "topic jobs.a has reached its limit of 2 per worker; running on w1, w2"
-    assert full.detail == {"limit": 2, "workers": ["w1", "w2"]}
+    assert full.reason == "topic jobs.a has reached its limit of 2 per worker; running on w1 (2), w2 (2)"
+    assert full.detail == {"limit": 2, "workers": [{"worker": "w1", "limit": 2}, {"worker": "w2", "limit": 2}]}
 
 
 def test_explain_names_the_pattern_that_sets_it(two_workers: Queue) -> None:
@@ -179,7 +180,7 @@ def test_explain_names_the_pattern_that_sets_it(two_workers: Queue) -> None:
     (full,) = explained(queue, last)
 
     assert (full.code, full.detail["set_by"]) == ("worker_full", "jobs.*")
-    assert "its limit of 1 per worker, which jobs.* sets; running on w1, w2" in full.reason
+    assert "its limit of 1 per worker, which jobs.* sets; running on w1 (1), w2 (1)" in full.reason
 
 
 def test_a_change_is_in_the_audit_log(queue: Queue) -> None:
@@ -190,3 +191,67 @@ def test_a_change_is_in_the_audit_log(queue: Queue) -> None:
 
     assert changed["topic"] == "t"
     assert "worker_concurrency" in str(changed)
+
+
+# messages.scale_worker, of one topic
+
+
+def test_one_worker_is_scaled_for_a_topic_and_back(two_workers: Queue) -> None:
+    queue = two_workers
+    queue.policy("jobs.a", worker_concurrency=2)
+    queue.publish_many(20, "jobs.a")
+
+    assert queue.call("scale_worker", "w1", 3, "jobs.a") is True
+    claimed = [len(queue.claim("jobs.a", worker=worker)) for worker in ("w1/0", "w2/0")]
+    queue.call("scale_worker", "w1", 1, "jobs.a")
+    lowered = queue.claim("jobs.a", worker="w1/0")
+    queue.call("scale_worker", "w1", topic="jobs.a")
+
+    assert (claimed, lowered) == ([3, 2], [])
+    assert queue.value("SELECT topic_concurrency FROM messages.worker WHERE name = 'w1'") == {}
+    audited = [tuple(each) for each in queue.rows("SELECT topic, target, detail FROM messages.audit ORDER BY id")]
+    assert audited[-3:] == [
+        ("jobs.a", "w1", {"concurrency": 3}),
+        ("jobs.a", "w1", {"concurrency": 1}),
+        ("jobs.a", "w1", {}),
+    ]
+
+
+def test_what_shows_workers_and_explains_says_the_scaled_number(two_workers: Queue) -> None:
+    queue = two_workers
+    queue.policy("jobs.*", worker_concurrency=2)
+    last = queue.publish_many(20, "jobs.a")[-1]
+    queue.call("scale_worker", "w2", 4, "jobs.a")
+    for worker in ("w1", "w2"):
+        queue.claim("jobs.a", worker=worker)
+
+    limits = queue.rows("SELECT topic_limits FROM messages.worker_state ORDER BY name")
+    (full,) = explained(queue, last)
+
+    assert [each.topic_limits for each in limits] == [{"jobs.a": 2}, {"jobs.*": 2, "jobs.a": 4}]
+    assert full.reason.endswith("running on w1 (2), w2 (4)")
+
+
+def test_a_worker_over_http_is_scaled_for_a_topic_too_and_nothing_stays_when_it_is_gone(queue: Queue) -> None:
+    queue.call("touch_http_worker", "http:shop/w", "h", ["t"], 100)
+    queue.policy(worker_concurrency=5)
+    queue.publish_many(9)
+
+    queue.call("scale_worker", "http:shop/w", 1, "t")
+    claimed = queue.claim(worker="http:shop/w")
+    queue.call("unregister_worker", "http:shop/w")
+
+    assert (len(claimed), len(queue.claim(worker="http:shop/w"))) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"), [("t", "topic t has no worker_concurrency"), ("other", "worker w does not handle topic other")]
+)
+def test_a_topic_that_cannot_be_scaled_is_refused(queue: Queue, topic: str, said: str) -> None:
+    queue.call("register_worker", "w", "h", 7, "1", ["t"], 10)
+
+    with pytest.raises(errors.InvalidParameterValue, match=said) as caught:
+        queue.call("scale_worker", "w", 3, topic)
+
+    assert caught.value.diag.message_hint
+    assert queue.rows("SELECT FROM messages.audit WHERE action = 'scale_worker'") == []

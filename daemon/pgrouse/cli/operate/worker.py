@@ -78,14 +78,18 @@ def drain(session: CliSession, name: str) -> int:
 @worker.command()
 @click.argument("name")
 @click.argument("concurrency", type=click.IntRange(1, 10_000), required=False)
+@click.option("--topic", metavar="TOPIC", help="Messages of this topic, which has worker_concurrency.")
 @click.pass_obj
-def scale(session: CliSession, name: str, concurrency: int | None) -> int:
+def scale(session: CliSession, name: str, concurrency: int | None, topic: str | None) -> int:
     """Change how many handlers a worker runs at once, until it restarts.
 
     Without a number, it runs as many as it is configured for. It reacts within seconds; handlers that run are not
     stopped.
     """
-    is_known = session.run(scale_worker(name, concurrency))
-    how = plural(concurrency, "handler") + " at once" if concurrency else "as many handlers as it is configured for"
-    facts = {"name": name, "concurrency": concurrency, "scaled": is_known}
+    is_known = session.run(scale_worker(name, concurrency, topic))
+    if topic:
+        how = f"{plural(concurrency, 'message')} of {topic} at once" if concurrency else f"{topic} as its policy says"
+    else:
+        how = plural(concurrency, "handler") + " at once" if concurrency else "as many handlers as it is configured for"
+    facts = {"name": name, "topic": topic, "concurrency": concurrency, "scaled": is_known}
     return session.result(is_known, f"asked {name} to run {how}", UNKNOWN.format(name), **facts)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
+from pgrouse.topic_pattern import is_pattern
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, writing
 from pgrouse.web.access.redaction import shown_json
@@ -103,7 +104,9 @@ async def ask_concurrency(
         found = await run_async(conn, find_worker(name))
     if found is None or found.kind != "daemon":
         raise Problem(404, f"worker {name} cannot be scaled: it works over HTTP, or has ended", "not_found")
-    return render(request, "workers/scale.html", worker=found)
+    limited = [(topic, topic) for topic in sorted(found.topic_limits) if not is_pattern(topic)]
+    options = [("", "all its topics"), *limited] if limited else []
+    return render(request, "workers/scale.html", worker=found, options=options)
 
 
 @router.post("/workers/scale")
@@ -112,9 +115,10 @@ async def scale(
     caller: Operator,
     name: Annotated[str, Form(max_length=200)],
     concurrency: Annotated[int | None, Form(ge=1, le=10_000)] = None,
+    topic: Annotated[str | None, Form(max_length=200)] = None,
 ) -> Response:
-    """Set how many handlers a worker runs at once; without a number, as many as it is configured for."""
+    """Set how many handlers, or messages of a topic, a worker runs at once; without a number, as configured."""
     async with writing(request, caller) as conn:
         await check_operates(conn, caller, name)
-        await run_async(conn, scale_worker(name, concurrency))
+        await run_async(conn, scale_worker(name, concurrency, topic or None))
     return await view.redirect(request, "/workers")

@@ -88,7 +88,9 @@ class ScaleRequest(RequestModel):
 
     name: Label
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None
-    """How many handlers it runs at once; null: as many as it is configured for."""
+    """How many handlers it runs at once, or messages of the topic; null: as many as it is configured for."""
+    topic: Topic | None = None
+    """A topic that has `worker_concurrency`, which this replaces for the worker."""
 
 
 class ScaleResult(ResponseModel):
@@ -97,6 +99,7 @@ class ScaleResult(ResponseModel):
     model_config = example(concurrency=20)
 
     name: str
+    topic: str | None
     concurrency: int | None
 
 
@@ -234,15 +237,15 @@ async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -
     responses=responses(404),
 )
 async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -> Response:
-    """Change how many handlers a worker runs at once, until it restarts.
+    """Change how many handlers a worker runs at once, or how many messages of one topic, until it restarts.
 
     It applies within seconds; handlers that run are not stopped. Needs permission for all topics of the worker. A
-    worker over HTTP cannot be scaled: its claims say how many messages it takes.
+    worker over HTTP can be scaled for a topic only: its claims say how many messages it takes.
     """
     async with writing(request, caller) as conn:
         await check_operates(conn, caller, body.name)
-        await run_async(conn, worker.scale_worker(body.name, body.concurrency))
-    return ApiResponse({"name": body.name, "concurrency": body.concurrency})
+        await run_async(conn, worker.scale_worker(body.name, body.concurrency, body.topic))
+    return ApiResponse({"name": body.name, "topic": body.topic, "concurrency": body.concurrency})
 
 
 @router.get("/stats", response_model=QueueStats, tags=["stats"], summary="Get queue statistics")

@@ -30,8 +30,8 @@ def drain_worker(name: str) -> Call[bool]:
 
 
 @binding
-def scale_worker(name: str, concurrency: int | None = None) -> Call[bool]:
-    """Change how many handlers a worker runs at once; return whether it is registered."""
+def scale_worker(name: str, concurrency: int | None = None, topic: str | None = None) -> Call[bool]:
+    """Change how many handlers a worker runs at once, or messages of a topic; return whether it is registered."""
 
 
 @binding
