@@ -108,6 +108,16 @@ def test_messages_are_cancelled_skipped_and_retried(http: httpx.Client, queue: Q
     assert (queue.archived(one).result, queue.archived(two).result) == ("cancelled", "failed")
 
 
+def test_a_message_that_waits_for_another_is_unblocked(http: httpx.Client, queue: Queue) -> None:
+    before = queue.publish("o.before")
+    blocked = queue.send(topic="o.blocked", after=[before]).id
+
+    answer = http.post("/v1/messages/unblock", json={"ids": [blocked, before]})
+
+    assert answer.json() == {"done": [blocked], "unchanged": [before]}
+    assert [each.id for each in queue.claim("o.blocked")] == [blocked]
+
+
 def test_a_waiting_message_is_edited_and_a_running_one_is_not(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("o.edit", payload={"a": 1})
 

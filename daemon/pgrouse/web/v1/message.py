@@ -1,4 +1,4 @@
-"""Single messages: list, get, explain, cancel, skip, retry, edit, delete."""
+"""Single messages: list, get, explain, cancel, skip, retry, unblock, edit, delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls import operate
+from pgrouse.client.calls import operate, workflow
 from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.monitoring.search import FoundMessage, find_messages
 from pgrouse.client.queries.message import JSON_COLUMNS, AttemptLog, MessageRecord, find_logs, read_message, topics_of
@@ -289,6 +289,12 @@ async def skip_messages(request: Request, caller: Operator, body: MessageIdsWith
 async def retry_messages(request: Request, caller: Operator, body: MessageIds) -> Response:
     """Make delayed and retrying messages available now."""
     return await _act(request, caller, body.ids, operate.retry_now)
+
+
+@router.post("/messages/unblock", response_model=ActionResult, summary="Unblock messages")
+async def unblock_messages(request: Request, caller: Operator, body: MessageIds) -> Response:
+    """Release messages that wait for others, whatever becomes of those."""
+    return await _act(request, caller, body.ids, workflow.unblock)
 
 
 async def _act(
