@@ -82,6 +82,9 @@ BREAKS = {
     "a claim that counts no attempt": Break("claim_with_next_due",
         (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
     "a limit that is not counted": Break("topic_slots", (("LIMIT v_bound) AS running", "LIMIT 0) AS running"),)),
+    "a limit of a worker that is not counted": Break(
+        "topic_slots", (("LIMIT v_own) AS running", "LIMIT 0) AS running"),)
+    ),
     "an order that is not kept": Break(
         "channel_slots",
         (("CASE WHEN p_policy.ordered THEN 1", "CASE WHEN p_policy.ordered THEN 2"),

@@ -42,6 +42,11 @@ OF_A_SNAPSHOT = {
     "more run than max_concurrency allows": """
         SELECT m.topic, count(*) FROM messages.message AS m JOIN messages.topic AS t USING (topic)
         WHERE m.claim_id IS NOT NULL GROUP BY m.topic, t.max_concurrency HAVING count(*) > t.max_concurrency""",
+    "more run on a worker than worker_concurrency allows": """
+        SELECT m.topic, messages.worker_of(m.locked_by), count(*)
+        FROM messages.message AS m JOIN messages.topic AS t USING (topic)
+        WHERE m.claim_id IS NOT NULL GROUP BY m.topic, messages.worker_of(m.locked_by), t.worker_concurrency
+        HAVING count(*) > t.worker_concurrency""",
     "more of a channel run than its limit allows": """
         SELECT m.topic, m.channel, count(*) FROM messages.message AS m JOIN messages.topic AS t USING (topic)
         WHERE m.claim_id IS NOT NULL AND m.channel IS NOT NULL

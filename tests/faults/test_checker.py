@@ -147,6 +147,7 @@ SEEN: dict[str, tuple[Callable[[Harness], None], str]] = {
     "a release that forgets": (release, "a message is locked although no worker runs"),
     "a claim that counts no attempt": (succeed, "a claim counts no attempt"),
     "a limit that is not counted": (claim_repeatedly("few"), "more ran at once than the limit allows"),
+    "a limit of a worker that is not counted": (claim_repeatedly("timed"), "more run on a worker than"),
     "an order that is not kept": (claim_repeatedly("line"), "a channel was not processed in order"),
     "a rate that is not charged": (claim_repeatedly("metered"), "more was claimed than its rate allows"),
     "a depth that is not lowered": (fill_and_empty, "a depth is not the number of messages"),

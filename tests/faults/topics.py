@@ -95,7 +95,10 @@ TOPICS = {
         {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s"},
         {"handler": "scripted:run_in_process", "isolation": "process", "concurrency": 2},
     ),
-    "timed": Topic(("succeed", "nap", "effect"), {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s"}),
+    "timed": Topic(
+        ("succeed", "nap", "effect"),
+        {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s", "worker_concurrency": 4},
+    ),
     "first": Topic(
         ("succeed",), {"max_attempts": 3}, {"handler": "scripted:run_after_the_end", "ack_policy": "ack_first"}
     ),

@@ -56,6 +56,7 @@ SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("plain-2", "dequeue_rate", [None, 300]),
     ("plain-3", "ordered", [None, True]),
     ("plain-4", "max_attempts", [None, 1, 3]),
+    ("plain-5", "worker_concurrency", [None, 1]),
     ("few", "max_concurrency", [2, 5]),
     ("metered", "dequeue_rate", [200, 1000]),
     ("line", "ordered", [True, False]),
