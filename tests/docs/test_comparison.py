@@ -18,13 +18,11 @@ MISSING = {
     "documentation": "documentation",
     "schema can be migrated back": "Migrations back",
     "databases other than PostgreSQL": "Another store than PostgreSQL",
-    "several queues in one page": "A dashboard over several queues",
 }
 # A feature that is not there has no test.
 ABSENT = {
     "schema can be migrated back",
     "databases other than PostgreSQL",
-    "several queues in one page",
 }
 
 
