@@ -13,7 +13,9 @@ BEGIN
       ORDER BY w.name)
   INTO v_workers
   FROM messages.worker_state AS w
-  WHERE p_message.topic = ANY (w.topics) AND w.handles
+  WHERE w.handles
+    AND (p_message.topic = ANY (w.topics)
+      OR w.patterns IS NOT NULL AND messages.patterns_of(p_message.topic) && w.patterns)
   HAVING bool_and(
     CASE WHEN jsonb_typeof(w.status -> 'in_flight') = 'number'
       THEN (w.status ->> 'in_flight')::numeric >= w.concurrency ELSE false END);

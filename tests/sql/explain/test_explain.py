@@ -572,6 +572,19 @@ def test_it_counts_the_messages_that_go_first(queue: Queue) -> None:
     assert (row.code, row.reason, row.detail["ahead"]) == ("behind", "3 ready messages of topic t come first", 3)
 
 
+def test_a_worker_that_handles_the_topic_by_a_pattern_is_named_or_has_the_free_slot(queue: Queue) -> None:
+    for name, topics in (("w1", ["jobs.a"]), ("w2", ["jobs.*"])):
+        queue.call("register_worker", name, "h", 7, "1", topics, 10)
+        queue.call("touch_worker", name, {"in_flight": 10})
+    message = queue.publish("jobs.a")
+
+    busy = queue.row("SELECT * FROM messages.explain(%s)", [message])
+    queue.call("touch_worker", "w2", {"in_flight": 9})
+
+    assert (busy.code, [each["worker"] for each in busy.detail["workers"]]) == ("workers_busy", ["w1", "w2"])
+    assert queue.row("SELECT * FROM messages.explain(%s)", [message]).code == "ready"
+
+
 def test_workers_without_a_free_slot_are_named(queue: Queue) -> None:
     for name in ("w1", "w2"):
         queue.call("register_worker", name, "h", 7, "1", ["t"], 10)
