@@ -4,11 +4,11 @@
 --
 -- Arguments: `p_topics`: as for `messages.stats`; what is about no topic is returned for every `p_topics`. `p_over`:
 -- also those that ended in the last week. `p_limit`: how many conditions, and how many groups, at most.
--- Result: the worst first, those that are over last. `state`: `firing`, `silenced`, or `over` since `ended_at`.
--- `began_at`, `count`: as of `messages.open_conditions`; of a group, its first death and how many died. A group is over
--- when all of it was redriven, at once (if it has at most 10,000 messages), or when none died for the `group_interval`
--- of its sinks. `what`: a text for people, of a group the error. `sinks`: which were told, at last at `notified_at`;
--- `unsent`: how many dead messages they were not told of yet.
+-- Result: the worst first, in the order of `messages.open_conditions`, those that are over last. `state`: `firing`,
+-- `silenced`, or `over` since `ended_at`. `began_at`, `count`: as of `messages.open_conditions`; of a group, its first
+-- death and how many died. A group is over when all of it was redriven, at once (if it has at most 10,000 messages), or
+-- when none died for the `group_interval` of its sinks. `what`: a text for people, of a group the error. `sinks`: which
+-- were told, at last at `notified_at`; `unsent`: how many dead messages they were not told of yet.
 -- Errors: none.
 -- Locks: none.
 -- Cost: a few rows; for a group of which the latest message was redriven, up to 10,000 of its messages.
@@ -74,5 +74,5 @@ AS $$
     ELSE 'firing'
   END AS state) AS s
   ORDER BY array_position(ARRAY['firing', 'silenced', 'over'], s.state), i.ended_at DESC, i.kind <> 'workers_down',
-           severity, i.began_at DESC, i.kind, i.topic
+           severity, i.began_at, i.kind, i.topic
 $$;

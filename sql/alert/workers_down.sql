@@ -58,7 +58,7 @@ BEGIN
       v_names || CASE WHEN v_silent > 5 THEN format(', and %s more are silent', v_silent - 5) ELSE '' END),
     'see the logs of the workers, and start them again: `pgrouse run`'
     || CASE WHEN v_silent > 0
-      THEN '; if one will not come back: SELECT messages.unregister_worker(NAME)' ELSE '' END;
+      THEN '; if one will not come back: `SELECT messages.unregister_worker(NAME)`' ELSE '' END;
 END
 $$;
 

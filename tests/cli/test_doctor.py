@@ -129,6 +129,7 @@ def test_control_characters_of_stored_text_do_not_reach_the_terminal(pgrouse: Sh
     queue.call("register_worker", "w", "h", 1, "1.0", ["t"], 1)
     # A name from before such characters were refused.
     queue.conn.execute("UPDATE messages.worker SET name = %s, seen_at = seen_at - interval '5 minutes'", ["w\x1b[31m"])
+    queue.call("register_worker", "lives", "h", 1, "1.0", ["t"], 1)
 
     ended = pgrouse("doctor", "--only", "workers_gone")
 

@@ -101,3 +101,25 @@ def test_the_overview_says_who_ran_the_maintenance(visitor: Visitor, queue: Queu
     page = visitor.open("/")
 
     expect(page.locator("#state")).to_contain_text("by a web server")
+
+
+def test_alerts_topic_and_doctor_say_it_in_full_once_and_what_to_do(visitor: Visitor, queue: Queue) -> None:
+    for name in NAMES:
+        queue.call("register_worker", name, "host", 1, "1.0", ["job"], 1)
+    queue.publish("job")
+    let_time_pass(queue)
+
+    row = visitor.open("/alerts").locator("tr", has_text="Workers down")
+    said, advice = row.locator(".told").all()
+    expect(said).to_contain_text(re.compile(r"worker-2 was last seen at .+, worker-1 was last seen at .+ UTC"))
+    assert said.evaluate("each => each.scrollWidth <= each.clientWidth")
+    expect(advice.locator("code").first).to_have_text("pgrouse run")
+
+    state = visitor.open("/topics/job").locator("#state")
+    expect(state.locator(".badge.bad")).to_have_text("no worker")
+    expect(state.get_by_role("link", name="Runbook")).to_have_attribute("href", re.compile("#no-workers$"))
+
+    findings = visitor.open("/doctor?now=1").locator("#findings")
+    expect(findings.locator(".fail", has_text="no worker is alive")).to_have_count(1)
+    expect(findings.locator(".fail .wrap code", has_text="pgrouse run")).to_have_count(1)
+    expect(findings).not_to_contain_text("no live worker handles")

@@ -332,6 +332,21 @@ def test_a_worker_that_left_without_unregistering_is_reported_until_its_row_is_d
     assert examine(queue, "workers").wrong == {}
 
 
+def test_that_no_worker_is_alive_is_one_finding(queue: Queue) -> None:
+    queue.later("31 s")
+    start(queue, "gone", "t")
+    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '5 minutes'")
+    queue.publish("t")
+    queue.publish("u")
+    queue.schedule("nightly", topic="report")
+
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"workers": "fail"}
+    assert found.of("workers").what.startswith("no worker is alive: gone was last seen at ")
+    assert [found.of(code).what for code in ("workers_gone", "unhandled_topics", "idle_topics")] == ["see workers"] * 3
+
+
 def test_workers_of_several_versions_are_reported(queue: Queue) -> None:
     start(queue, "old", "t", version="0.9")
     start(queue, "new", "t", version="1.0")

@@ -64,7 +64,7 @@ KINDS = {
     ),
     "dead_rate": ProblemKind(
         "See why they died, fix the cause, then redrive them.",
-        (ProblemAction("Show and redrive", "/messages?topic={topic}&state=dead"), PAUSE),
+        (ProblemAction("Show and redrive", "/dead?topic={topic}"), PAUSE),
     ),
     "listener_degraded": ProblemKind(
         "Set database.listen_dsn of these workers to a direct connection. Until then they poll.", (WORKERS,)

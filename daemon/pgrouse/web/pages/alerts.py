@@ -46,7 +46,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
 
 
 def _presentation(row: Row) -> Row:
-    title = f"{row['result']} messages" if row["result"] else kind_name(row["kind"])
+    title = f"{row['result'].replace('_', ' ')} messages" if row["result"] else kind_name(row["kind"])
     return row | {"title": title, "messages_path": _messages_path(row)}
 
 
