@@ -62,7 +62,8 @@ BEGIN
     LEFT JOIN messages.condition AS c ON c.kind = i.kind AND c.topic = coalesce(i.topic, '') AND c.ended_at IS NULL
     WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
   ), shown AS (
-    SELECT t.* FROM reported AS t
+    SELECT t.*, CASE WHEN t.kind IN ('breaker', 'dead_rate') THEN messages.held_errors(p_sink, t.topic, t.notified_at) END AS errors
+    FROM reported AS t
     ORDER BY t.state <> 'firing', t.severity, t.pending DESC, t.first_alert_id LIMIT 100
   )
   INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, created_at)
@@ -78,8 +79,8 @@ BEGIN
           'fingerprint', g.error_fingerprint,
           'status', g.state, 'count', g.pending, 'total', g.count, 'messages', g.messages, 'since', g.since,
           'first_at', g.first_at, 'last_at', g.last_at,
-          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'fix',
-          g.fix,
+          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error,
+          'errors', coalesce(g.errors, '[]'), 'fix', g.fix,
           'nth', g.notifications + 1, 'escalated', g.escalated_at IS NOT NULL)
             ORDER BY g.state <> 'firing', g.severity, g.pending DESC, g.first_alert_id)
         FROM shown AS g)),
@@ -139,4 +140,24 @@ BEGIN
   FROM held AS h
   WHERE i.sink = p_sink AND i.grouped = h.grouped;
 END
+$$;
+
+-- List the errors of the dead messages of a topic that a wider problem explains, for its message: the sink is told of
+-- them in no other. p_told_at: when the last message about the problem was written; NULL = there was none. Groups that
+-- began later are new, and come first; then the largest. At most 5.
+-- Called by: create_delivery. Locks: nothing. Result: an array of objects with error, count and is_new, or NULL.
+CREATE OR REPLACE FUNCTION messages.held_errors(p_sink text, p_topic text, p_told_at timestamptz)
+RETURNS jsonb
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT jsonb_agg(jsonb_build_object('error', e.sample_error, 'count', e.count, 'is_new', e.is_new)
+           ORDER BY e.is_new DESC, e.count DESC, e.grouped)
+  FROM (
+    SELECT i.sample_error, i.count, coalesce(i.first_at > p_told_at, false) AS is_new, i.grouped
+    FROM messages.alert_incident AS i
+    WHERE i.sink = p_sink AND i.topic = p_topic COLLATE "C" AND i.kind = 'dead_message' AND i.state = 'firing'
+    ORDER BY coalesce(i.first_at > p_told_at, false) DESC, i.count DESC, i.grouped
+    LIMIT 5
+  ) AS e
 $$;

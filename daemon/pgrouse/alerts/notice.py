@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -240,6 +240,7 @@ def make_test_notice(sink: str, title: str | None, body: str | None, queue: Queu
         "first_message_id": None,
         "last_message_id": None,
         "error": "this is a test: nothing happened",
+        "errors": [],
         "fix": None,
         "nth": 1,
         "escalated": False,
@@ -259,8 +260,9 @@ def _condition_summary(group: Mapping[str, Any]) -> str:
     if group["status"] != "firing":
         return one_line("resolved: " + ": ".join(filter(None, [kind, topic])))
     text = one_line(sanitize(error_line.last_line(group["error"] or "")), 150)
-    said = ": ".join(filter(None, [_still(group) + kind, "" if topic in text else topic, text]))
-    return one_line(said + _counted(group), 300)
+    # The number comes early: a title is cut at its end.
+    said = [_still(group) + kind + _counted(group), "" if topic in text else topic, text]
+    return one_line(": ".join(filter(None, said)), 300)
 
 
 def _still(group: Mapping[str, Any]) -> str:
@@ -269,7 +271,7 @@ def _still(group: Mapping[str, Any]) -> str:
 
 
 def _counted(group: Mapping[str, Any]) -> str:
-    """End the summary of a condition that is about messages: how many they are now."""
+    """Say how many messages a condition is about now, if it is about messages."""
     count = group["messages"]
     if not count:
         return ""
@@ -328,12 +330,20 @@ def _group_facts(group: Mapping[str, Any]) -> dict[str, Any]:
         "topic": group["topic"],
         "severity": group["severity"] if group["status"] == "firing" else None,
         "messages": _id_range(group["first_message_id"], group["last_message_id"]),
-        "first": format_time(group["first_at"]),
+        "first": format_time(group["first_at"] if group["kind"] == DEAD else group["since"]),
         "last": format_time(group["last_at"]) if group["last_at"] != group["first_at"] else None,
         "fingerprint": group["fingerprint"],
+        "errors": _errors([each for each in group["errors"] if not each["is_new"]]),
+        "new errors": _errors([each for each in group["errors"] if each["is_new"]]),
         "to do": advice(group),
         "escalated": "yes" if group["escalated"] else None,
     }
+
+
+def _errors(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Name the errors of the dead messages that a condition is about."""
+    named = [(one_line(error_line.last_line(each["error"] or "no error"), 100), each["count"]) for each in errors]
+    return "; ".join(f"{error} ({count:,})" for error, count in named)
 
 
 def _listed(group: Mapping[str, Any]) -> list[str]:

@@ -96,7 +96,7 @@ def test_a_redrive_of_a_group_ends_its_incident_at_once(queue: Queue) -> None:
     sink = Sink(queue)
     other, ids = die(queue, 1, error="another"), die(queue, 2)
     sink.deliver_all()
-    assert [row.count for row in incidents(queue)] == [2, 1]
+    assert sorted(row.count for row in incidents(queue)) == [1, 2]
 
     redrive(queue, ids[1:])
     assert {row.state for row in incidents(queue)} == {"firing"}
@@ -197,6 +197,19 @@ def test_a_silenced_incident_says_so_and_is_no_problem(queue: Queue) -> None:
     assert open_conditions_found(queue) == []
 
 
+def test_they_have_the_order_of_the_problems_with_the_oldest_first(queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, what, fix, since) VALUES"
+        " ('backlog', 'young', '', '', now()), ('no_worker', 'old', '', '', now() - interval '1 hour'),"
+        " ('cron_late', '', '', '', now() - interval '1 day')"
+    )
+
+    found = [(row.kind, row.topic) for row in incidents(queue)]
+
+    assert found == [("no_worker", "old"), ("backlog", "young"), ("cron_late", None)]
+    assert found == [(row.kind, row.topic) for row in queue.rows("SELECT * FROM messages.open_conditions()")]
+
+
 def test_it_names_the_sinks_that_were_told_and_when(queue: Queue) -> None:
     for name in ("ops", "pager"):
         Sink(queue, name).next()
@@ -294,6 +307,22 @@ def test_of_many_dead_in_a_topic_a_sink_is_told_once_and_of_the_rest_when_that_i
     queue.later("6 s")
 
     assert told(sink) == [("dead_message", "firing", "mail", 4), ("dead_rate", "resolved", "mail", 0)]
+
+
+def test_the_message_about_many_dead_names_their_errors_and_a_repetition_the_new_ones(queue: Queue) -> None:
+    sink = Sink(queue, repeat_interval=60)
+    die(queue, 4)
+    queue.call("update_conditions")
+    (first,) = [group for body in sink.deliver_all() for group in body["groups"]]
+    queue.later("1 minute")
+    die(queue, 1, error="KeyError: x")
+
+    (again,) = [group for body in sink.deliver_all() for group in body["groups"]]
+
+    assert (first["kind"], first["nth"], again["kind"], again["nth"]) == ("dead_rate", 1, "dead_rate", 2)
+    (known,) = first["errors"]
+    assert (known["count"], known["is_new"]) == (4, False)
+    assert again["errors"] == [{"error": "KeyError: x", "count": 1, "is_new": True}, known]
 
 
 def test_what_waits_is_not_repeated_while_no_worker_is_alive(queue: Queue) -> None:

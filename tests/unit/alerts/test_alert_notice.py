@@ -32,6 +32,7 @@ def group(**values: Any) -> dict[str, Any]:
         "first_message_id": 7,
         "last_message_id": 11,
         "error": "ValueError: bad price",
+        "errors": [],
         "fix": None,
         "nth": 1,
         "escalated": False,
@@ -221,13 +222,13 @@ def test_the_title_of_several_groups_counts_problems_and_what_is_resolved(states
 @pytest.mark.parametrize(
     ("given", "title"),
     [
-        ({"messages": 7}, "backlog: old messages of orders (7 messages now)"),
-        ({"messages": 1}, "backlog: old messages of orders (1 message now)"),
-        ({"messages": 52_123}, "backlog: old messages of orders (≈ 52,000 messages now)"),
-        ({"messages": 1_863, "kind": "dead_rate"}, "many dead: old messages of orders (1,863 messages now)"),
+        ({"messages": 7}, "backlog (7 messages now): old messages of orders"),
+        ({"messages": 1}, "backlog (1 message now): old messages of orders"),
+        ({"messages": 52_123}, "backlog (≈ 52,000 messages now): old messages of orders"),
+        ({"messages": 1_863, "kind": "dead_rate"}, "many dead (1,863 messages now): old messages of orders"),
         (
             {"messages": 7, "nth": 2},
-            "still, since 2026-01-01 12:00:00 UTC: backlog: old messages of orders (7 messages now)",
+            "still, since 2026-01-01 12:00:00 UTC: backlog (7 messages now): old messages of orders",
         ),
     ],
 )
@@ -235,6 +236,27 @@ def test_a_condition_says_how_many_messages_it_is_about_and_a_repetition_since_w
     given: dict[str, Any], title: str
 ) -> None:
     assert notice(group(**{"kind": "backlog", "error": "old messages of orders", **given})).title == title
+
+
+def test_a_long_title_keeps_the_number() -> None:
+    shown = notice(group(kind="workers_down", nth=2, messages=7, topic=None, error="no worker is alive: " + "w" * 300))
+
+    assert len(shown.title) == 200
+    assert shown.title.startswith("still, since 2026-01-01 12:00:00 UTC: workers down (7 messages now): no worker is")
+
+
+def test_a_condition_names_the_errors_of_its_dead_messages_and_which_are_new() -> None:
+    errors = [
+        {"error": "Traceback\nKeyError: 'x'", "count": 3, "is_new": True},
+        {"error": "ConnectionError: refused", "count": 1_200, "is_new": False},
+        {"error": "ValueError: bad", "count": 40, "is_new": False},
+    ]
+
+    lines = notice(group(kind="dead_rate", since="2026-01-01T11:00:00+00:00", errors=errors)).body.splitlines()
+
+    assert "first: 2026-01-01 11:00:00 UTC" in lines
+    assert "errors: ConnectionError: refused (1,200); ValueError: bad (40)" in lines
+    assert "new errors: KeyError: 'x' (3)" in lines
 
 
 def test_each_of_several_groups_has_its_advice() -> None:
