@@ -42,7 +42,7 @@ BEGIN
         apply_missed_batch_changes cancel cancel_batch check_signal close_batch conditions count_runs dead_groups
          dead_topics delete delete_replaced_steps expire_messages explain fan_out fire_schedules is_handled incidents
          lineage load_events load_steps open_predecessors pause_deferred predecessors preview_redrive propagate_ends
-         propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_batch
+         propagate_missed_ends prune prune_keys prune_orphans purge purge_archive purge_topic redrive redrive_batch
          redrive_edited
         redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress
         signal signal_key skip unblock unhandled_topics wait_for wait_for_many workflow'),

@@ -12,7 +12,6 @@ DECLARE
   v_bound record;
   v_ids   bigint[];
   v_times timestamptz[];
-  v_did   bigint;
 BEGIN
   SELECT b.xid, b.id INTO v_bound FROM messages.exported_position() AS b;
   SELECT array_agg(d.id), array_agg(d.archived_at)
@@ -28,10 +27,14 @@ BEGIN
   IF v_ids IS NULL THEN
     RETURN 0;
   END IF;
-  DELETE FROM messages.message_archive AS a
-  USING unnest(v_ids, v_times) AS e (id, archived_at)
-  WHERE a.id = ANY (ARRAY[e.id]) AND a.archived_at = e.archived_at;
-  GET DIAGNOSTICS v_did = ROW_COUNT;
-  RETURN v_did;
+  WITH gone AS (
+    DELETE FROM messages.message_archive AS a
+    USING unnest(v_ids, v_times) AS e (id, archived_at)
+    WHERE a.id = ANY (ARRAY[e.id]) AND a.archived_at = e.archived_at
+    RETURNING a.id
+  )
+  SELECT array_agg(g.id) INTO v_ids FROM gone AS g;
+  PERFORM messages.delete_orphans(v_ids);
+  RETURN coalesce(cardinality(v_ids), 0);
 END
 $$;

@@ -14,7 +14,7 @@ BEGIN
     NULL, messages.actor(), true);
   DELETE FROM messages.message_archive AS a
   WHERE a.id = ANY (v_ids) AND a.archived_at = pg_catalog.now() AND a.result = 'cancelled';
-  DELETE FROM messages.attempt_log AS l WHERE l.message_id = ANY (v_ids);
+  PERFORM messages.delete_orphans(v_ids);
   RETURN v_ids;
 END
 $$;

@@ -513,7 +513,7 @@ def test_nothing_is_notified_if_nothing_is_deleted(queue: Queue, listen: Callabl
     assert listener.received() == []
 
 
-# messages.prune_predecessors: lists of predecessors are deleted once their message has left the archive.
+# messages.prune_orphans: lists of predecessors are deleted once their message has left the archive.
 
 
 def end_after(queue: Queue, count: int, settle: str) -> list[int]:
@@ -535,20 +535,9 @@ def test_those_of_archived_messages_stay(queue: Queue) -> None:
     done, dead, gone = (end_after(queue, 1, settle)[0] for settle in ("complete", "fail", "complete"))
     queue.conn.execute("DELETE FROM messages.message_archive WHERE id = %s", [gone])
 
-    while queue.call("prune_predecessors") == 0:
-        pass
+    queue.call("prune")
 
     assert left(queue) == [done, dead]
-
-
-def test_it_checks_a_bounded_number_and_starts_again_at_the_end(queue: Queue) -> None:
-    end_after(queue, 5, "complete")
-    queue.conn.execute("DELETE FROM messages.message_archive")
-    queue.conn.execute("SELECT setval('messages.predecessor_cursor', 0)")
-
-    did = [queue.call("prune_predecessors", 2) for _ in range(4)]
-
-    assert (did, left(queue)) == ([2, 2, 1, 0], [])
 
 
 def test_those_of_live_messages_stay(queue: Queue) -> None:
@@ -678,7 +667,7 @@ def test_its_cost_depends_on_the_batch(queue: Queue) -> None:
         assert queue.buffers("SELECT messages.prune_redrives(10)") < 20 * 4 * days + 200
 
 
-# messages.prune_steps: steps are deleted once their message is neither live nor archived.
+# messages.prune_orphans: steps are deleted once their message is neither live nor archived.
 
 
 def die_with_steps(queue: Queue, count: int = 1) -> list[int]:
@@ -698,21 +687,9 @@ def test_steps_of_dead_messages_stay_while_their_archive_row_does(queue: Queue) 
     gone, stays = die_with_steps(queue, 2)
     queue.conn.execute("DELETE FROM messages.message_archive WHERE id = %s", [gone])
 
-    while queue.call("prune_steps") == 0:
-        pass
+    queue.call("prune")
 
     assert prune_steps_left(queue) == [stays]
-
-
-def test_prune_steps_it_checks_a_bounded_number_and_starts_again_at_the_end(queue: Queue) -> None:
-    died = die_with_steps(queue, 5)
-    queue.conn.execute("DELETE FROM messages.message_archive")
-    queue.conn.execute("SELECT setval('messages.step_cursor', 0)")
-
-    did = [queue.call("prune_steps", 2) for _ in range(4)]
-
-    assert (did, prune_steps_left(queue)) == ([2, 2, 1, 0], [])
-    assert died
 
 
 def test_steps_of_live_messages_stay(queue: Queue) -> None:

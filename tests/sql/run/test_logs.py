@@ -162,7 +162,7 @@ def test_it_waits_for_another_settle_and_then_saves_nothing(queue: Queue, other:
     assert kept(queue) == []
 
 
-# messages.prune_logs: lines are deleted once their message is neither live nor archived.
+# messages.prune_orphans: lines are deleted once their message is neither live nor archived.
 
 
 def end_with_lines(queue: Queue, count: int) -> list[int]:
@@ -180,11 +180,3 @@ def test_lines_leave_with_their_archive_row(queue: Queue) -> None:
     queue.call("prune")
 
     assert [each[0] for each in kept(queue)] == [stays]
-
-
-def test_prune_logs_checks_a_bounded_number_and_starts_again_at_the_end(queue: Queue) -> None:
-    end_with_lines(queue, 5)
-    queue.conn.execute("DELETE FROM messages.message_archive")
-    queue.conn.execute("SELECT setval('messages.attempt_log_cursor', 0)")
-
-    assert ([queue.call("prune_logs", 2) for _ in range(4)], kept(queue)) == ([2, 2, 1, 0], [])
