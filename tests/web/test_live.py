@@ -214,9 +214,14 @@ def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(
     with outage(server, shown):
         expect(page.locator("#stale")).to_contain_text("The database does not answer. What you see is from")
         expect(page.locator("#live")).to_have_text("not live")
+        expect(page).to_have_title("(not live) Overview · pgrouse")
+        expect(page.get_by_text("No problems found.")).not_to_be_visible()
+        expect(page.locator("#stale").get_by_role("link", name="Runbook")).to_be_visible()
 
     is_live(page)
     expect(page.locator("#stale")).to_be_hidden()
+    expect(page).to_have_title("Overview · pgrouse")
+    expect(page.get_by_text("No problems found.")).to_be_visible()
     queue.publish("after.the.outage")
     expect(page.locator("#waiting")).to_contain_text("after.the.outage")
 
@@ -278,6 +283,7 @@ def test_a_page_reconnects_to_a_restarted_server(visitor: Visitor, shown: Databa
 
         first.stop()
         expect(page.locator("#stale")).to_contain_text("The connection to the server is lost.")
+        expect(page.locator("#stale").get_by_role("link")).to_be_hidden()
         first.begin(first.address)
 
         is_live(page)

@@ -98,6 +98,8 @@ const live = {
     setLiveState("stale", "not live");
     const banner = $("#stale");
     $("p", banner).textContent = `${reason} What you see is from ${clock.time(this.updatedAt)}.`;
+    // The server shows it without the database.
+    $("a", banner).hidden = !reason.includes("database");
     banner.hidden = false;
   },
   updatedAt: Date.now(),
@@ -127,6 +129,7 @@ function setLiveState(state, word) {
   if (!badge || badge.dataset.state === state) return;
   badge.dataset.state = state;
   $("span", badge).textContent = word;
+  showProblemCount();
 }
 
 setInterval(() => {
@@ -137,12 +140,13 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) live.
 addEventListener("pagehide", () => live.stop());
 addEventListener("pageshow", () => live.start());
 
-// The number of problems, in the title and on the menu button too.
+// The number of problems, in the title and on the menu button too; the title also says that the page is not live.
 const problemCount = $("#problem-count");
 function showProblemCount() {
   const { count = "", level, headline } = $("[data-count]", problemCount)?.dataset ?? {};
-  const counted = headline ? `${count}: ${headline}` : count;
-  document.title = (counted && `(${counted}) `) + document.title.replace(/^\(\d+(: [^)]*)?\) /, "");
+  const known = headline ? `${count}: ${headline}` : count;
+  const said = $("#live")?.dataset.state === "stale" ? "not live" : known;
+  document.title = (said && `(${said}) `) + document.title.replace(/^\((\d+(: [^)]*)?|not live)\) /, "");
   if (count) Object.assign($("#menu").dataset, { count, level });
   else delete $("#menu").dataset.count;
 }
