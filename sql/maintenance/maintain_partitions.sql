@@ -62,8 +62,7 @@ BEGIN
     EXECUTE format('DROP TABLE messages.%I', v_name);
     DELETE FROM messages.purge_mark AS k WHERE k.partition = v_name;
     -- What it leaves behind in side tables is at their beginning: prune_orphans begins again there.
-    PERFORM setval('messages.step_cursor', 0), setval('messages.predecessor_list_cursor', 0),
-            setval('messages.attempt_log_cursor', 0);
+    PERFORM setval('messages.orphan_cursor', 0);
     v_did := v_did + 1;
   END LOOP;
   RETURN v_did;

@@ -34,9 +34,7 @@ BEGIN
     AND (EXISTS (SELECT FROM messages.blocked_message) OR EXISTS (SELECT FROM messages.step)) THEN
     PERFORM messages.raise_awaited_flag();
   END IF;
-  v_all := v_all + messages.prune_orphans('step');
-  v_all := v_all + messages.prune_orphans('predecessor_list');
-  v_all := v_all + messages.prune_orphans('attempt_log');
+  v_all := v_all + messages.prune_orphans();
   v_all := v_all + messages.prune_waiters();
   v_all := v_all + messages.prune_keys();
   v_all := v_all + messages.prune_throttles();

@@ -45,8 +45,6 @@ CREATE TABLE messages.predecessor_list (
   workflow_id bigint   NOT NULL
 );
 CREATE INDEX predecessor_list_workflow ON messages.predecessor_list (workflow_id, message_id);
--- The place that messages.prune_orphans has reached: it goes round.
-CREATE SEQUENCE messages.predecessor_list_cursor MINVALUE 0;
 
 -- The results of the steps of a handler: a later attempt gets them instead of doing the step again.
 CREATE TABLE messages.step (
@@ -59,5 +57,3 @@ CREATE TABLE messages.step (
   claim_id   bigint,
   PRIMARY KEY (message_id, name)
 );
--- The place that messages.prune_orphans has reached: it goes round.
-CREATE SEQUENCE messages.step_cursor MINVALUE 0;

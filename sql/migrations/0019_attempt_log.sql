@@ -15,4 +15,4 @@ CREATE TABLE messages.attempt_log (
   PRIMARY KEY (message_id, claim_id)
 );
 -- The place that messages.prune_orphans has reached: it goes round.
-CREATE SEQUENCE messages.attempt_log_cursor MINVALUE 0;
+CREATE SEQUENCE messages.orphan_cursor MINVALUE 0;

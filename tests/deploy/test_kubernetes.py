@@ -253,6 +253,25 @@ def test_paused_topics_request_no_daemons(db: psycopg.Connection[Any], scaler: p
     assert scale(scaler) == (0,)
 
 
+def test_topics_without_a_handler_or_with_an_open_breaker_request_no_daemons(
+    db: psycopg.Connection[Any], scaler: psycopg.Connection[Any]
+) -> None:
+    db.execute("SELECT messages.register_worker('w', 'h', 1, '1', ARRAY['mail'], 1)")
+    db.execute("INSERT INTO messages.topic (topic, breaker) VALUES ('mail', '{\"pause\": \"1h\"}')")
+    for topic in ("orphan", "mail"):
+        db.execute(PUBLISH, {"topic": topic, "ready": "-90 s"})
+    assert scale(scaler)[0] >= 90
+
+    db.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason)"
+        " VALUES ('mail', 'open', clock_timestamp() + interval '1 hour', '9 of 10 failed')"
+    )
+    assert scale(scaler) == (0,)
+
+    db.execute("SELECT messages.unregister_worker('w')")
+    assert scale(scaler)[0] >= 90, "while no worker is alive, one has to start"
+
+
 def test_the_scalers_user_sees_no_payload(scaler: psycopg.Connection[Any]) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         scaler.execute("SELECT payload FROM messages.message")

@@ -57,7 +57,6 @@ BY_DESIGN = {
     # It must see what was committed while its caller waited for a lock.
     "is_exported": ["routine is marked as VOLATILE, should be STABLE"],
     # It names its partition at run time; the checker cannot see that it deletes.
-    "purge_archive_pages": ["routine is marked as VOLATILE, should be STABLE"],
     # It quotes the names of the columns when it puts them together; the checker sees only the text.
     "inherit_policies": ["text type variable is not sanitized"],
 }

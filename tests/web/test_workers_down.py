@@ -117,7 +117,7 @@ def test_alerts_topic_and_doctor_say_it_in_full_once_and_what_to_do(visitor: Vis
 
     state = visitor.open("/topics/job").locator("#state")
     expect(state.locator(".badge.bad")).to_have_text("no worker")
-    expect(state.get_by_role("link", name="Runbook")).to_have_attribute("href", re.compile("#no-workers$"))
+    expect(state.get_by_role("link", name="Runbook")).to_have_attribute("href", re.compile("#workers-down$"))
 
     findings = visitor.open("/doctor?now=1").locator("#findings")
     expect(findings.locator(".fail", has_text="no worker is alive")).to_have_count(1)
