@@ -1,5 +1,5 @@
--- Lists the topics that have live messages, dead messages of the last day, or a policy, in the order of their bytes,
--- page by page: the next page is what comes after the last name of this one.
+-- Lists the topics that `messages.stats` returns, in the order of their bytes, page by page: the next page is what comes
+-- after the last name of this one.
 --
 -- Arguments: `p_after`: list only what comes after this name. `p_topics`: as for `messages.stats`.
 -- Result: at most `p_limit` topics; fewer mean that there are no more.
@@ -25,6 +25,9 @@ AS $$
     WHERE c.died_at >= date_bin('10 minutes', messages.now() - interval '1 day', 'epoch')
     UNION
     SELECT t.topic FROM messages.topic AS t WHERE right(t.topic, 1) <> '*'
+    UNION
+    SELECT t.topic COLLATE "C" FROM messages.worker_state AS w CROSS JOIN unnest(w.topics) AS t (topic)
+    WHERE w.handles AND right(t.topic, 1) <> '*'
   ) AS k
   WHERE k.topic > p_after
     -- Names are compared: a regular expression for each of hundreds would be compiled for each topic.

@@ -1,5 +1,6 @@
 -- Returns the contents of the queue, by topic, without reading a large table to its end. One row per topic that has
--- live messages, dead messages of the last day, or a policy.
+-- live messages, dead messages of the last day, or a policy, or that a worker of the registry handles by its name: a
+-- topic whose messages run at once has its row all the time.
 --
 -- Arguments: `p_topics`: names of topics, [patterns](#patterns-of-topics), or beginnings that end with `*`. Of more
 -- than `p_limit` topics it returns those that have a policy, a worker or running messages, and then those with the most
@@ -49,19 +50,19 @@ BEGIN
     GROUP BY c.topic
   ), running AS MATERIALIZED (
     SELECT m.topic, count(*) AS count FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY m.topic
-  ), handled AS (
-    SELECT w.topic
-    FROM unnest(messages.waiting_topics('', p_limit, ARRAY(
-      SELECT DISTINCT t.topic
-      FROM messages.worker_state AS w
-      CROSS JOIN unnest(w.topics) AS t (topic)
-      WHERE w.handles AND (t.topic = ANY (p_topics) OR t.topic ~ ANY (v_like) OR right(t.topic, 1) = '*')))) AS w (topic)
+  ), handled AS MATERIALIZED (
+    SELECT DISTINCT t.topic
+    FROM messages.worker_state AS w
+    CROSS JOIN unnest(w.topics) AS t (topic)
+    WHERE w.handles AND (t.topic = ANY (p_topics) OR t.topic ~ ANY (v_like) OR right(t.topic, 1) = '*')
   ), known AS MATERIALIZED (
     SELECT k.topic
     FROM (
       SELECT t.topic, true AS is_first, 0::bigint AS count FROM messages.topic AS t WHERE right(t.topic, 1) <> '*'
       UNION ALL SELECT r.topic, true, 0 FROM running AS r
-      UNION ALL SELECT h.topic, true, 0 FROM handled AS h
+      UNION ALL SELECT w.topic, true, 0
+      FROM unnest(messages.waiting_topics('', p_limit, ARRAY(SELECT h.topic FROM handled AS h))) AS w (topic)
+      UNION ALL SELECT h.topic, false, 0 FROM handled AS h WHERE right(h.topic, 1) <> '*'
       UNION ALL SELECT d.topic, false, d.count FROM dead AS d
       UNION ALL SELECT e.topic, false, e.ready + e.delayed FROM estimate AS e
       UNION ALL SELECT w.topic, false, 0 FROM unnest(messages.waiting_topics('', p_limit, p_topics)) AS w (topic)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web.site import Site, Visitor
+from tests.web.site import NARROW, Site, Visitor
 
 
 @pytest.mark.long
@@ -231,4 +231,6 @@ def test_the_list_shows_what_became_of_the_messages_of_the_last_runs(visitor: Vi
     expect(runs.nth(1)).to_have_attribute("href", f"/messages/{dead}")
     page.goto("/schedules/nightly")
     expect(page.locator("#runs .badge")).to_have_text(["ready", "failed", "success"])
+    page.set_viewport_size(NARROW)
+    assert page.locator("#runs .badge").evaluate_all("all => all.every(e => e.getBoundingClientRect().right < 400)")
     assert done

@@ -240,7 +240,7 @@ async def list_topics(
     cursor_: CursorQuery = None,
     limit: Limit = 100,
 ) -> Response:
-    """List the topics that have messages, dead messages of the last day, or a policy, with their message counts."""
+    """List the topics that have messages, dead messages of the last day, a policy, or a worker, with their counts."""
     after = cursor.decode_name("topics", cursor_)
     async with reading(request) as conn:
         names = await run_async(conn, list_names(after, limit, caller.topics))
