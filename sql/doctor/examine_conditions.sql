@@ -26,7 +26,11 @@ BEGIN
       ('breaker', 'breakers'),
       ('alerts_undelivered', 'alerts')) AS k (kind, code) ON k.kind = c.kind
     UNION ALL
-    SELECT 'alerts', 'warn', format('%s messages to the sink %s were abandoned in the last week', count(*), d.sink),
+    SELECT 'alerts', 'warn', format(
+             CASE count(*)
+               WHEN 1 THEN '%s message to the sink %s was abandoned in the last week'
+               ELSE '%s messages to the sink %s were abandoned in the last week'
+             END, count(*), d.sink),
            '`pgrouse alert replay` sends them again'
     FROM messages.alert_delivery AS d
     WHERE d.abandoned_at > messages.now() - interval '7 days'

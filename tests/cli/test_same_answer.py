@@ -15,6 +15,7 @@ from pgrouse.client.queries.worker import count_held, count_workers, find_held
 from pgrouse.top.snapshot import SnapshotReader
 from tests.api.site import Site
 from tests.cli.shell import Shell
+from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -175,6 +176,36 @@ def test_of_dead_messages_of_which_some_are_redriven_and_others_are_silenced(
     for topic, count in counted.items():
         page = http.get("/messages", params={"topic": topic, "state": "dead"}, headers={"accept": "text/html"}).text
         assert page.count('<tr id="m') == count
+        page = http.get("/dead", params={"topic": topic}, headers={"accept": "text/html"}).text
+        assert re.findall(r"<strong>(\d+)</strong>", page) == [str(count)]
+    assert 'href="/dead?topic=open"' in overview
+
+
+def test_of_a_fleet_that_died(pgrouse: Shell, database: Database, queue: Queue, http: httpx.Client) -> None:
+    for name in ("w1", "w2"):
+        queue.call("register_worker", name, "h", 7, "1", ["mail"], 10)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '1 hour'")
+    queue.publish("mail", wait="-10 minutes")
+    # For 30 seconds after its start the server does not know who lives.
+    (said,) = eventually(lambda: queue.rows("SELECT what FROM messages.workers_down()"))
+    queue.call("update_conditions")
+    kinds = ["workers_down"]
+
+    assert re.fullmatch(r"no worker is alive: w2 was last seen at .*, w1 was last seen at .*", said.what)
+    assert [row.kind for row in queue.rows("SELECT * FROM messages.open_conditions()")] == kinds
+    assert [row.kind for row in queue.rows("SELECT * FROM messages.incidents()")] == kinds
+    stats = pgrouse("stats")
+    assert stats.err.splitlines()[0] == said.what
+    assert "no worker handles" not in stats.err
+    shown = SnapshotReader().read(database.connect(), 0.0)
+    assert [each.what for each in shown.problems] == [said.what]
+    assert [each["kind"] for each in http.get("/v1/conditions").json()["conditions"]] == kinds
+    assert 'kind="workers_down",severity="page"' in http.get("/metrics").text
+    found = queue.rows("SELECT code, what FROM messages.examine_workers() WHERE level <> 'ok'")
+    assert [tuple(row) for row in found] == [("workers", said.what)]
+    for path in ("/", "/topics", "/alerts"):
+        page = http.get(path, headers={"accept": "text/html"}).text
+        assert "<title>(1: workers down) " in page
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue
 
     assert found.wrong == {"alerts": "fail"}
     assert "sink mail has failed since" in found.text_of("alerts")
-    assert "1 messages to the sink mail were abandoned" in found.text_of("alerts")
+    assert "1 message to the sink mail was abandoned" in found.text_of("alerts")
 
 
 # messages.examine_ticks: whether the maintenance runs.

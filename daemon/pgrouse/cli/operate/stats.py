@@ -119,6 +119,9 @@ def _problems(found: Stats) -> list[str]:
 def _remarks(found: Stats) -> list[str]:
     """Return what to know in addition to the numbers."""
     unhandled = [row["topic"] for row in found.topics if not row["handled"] and (row["ready"] or row["delayed"])]
+    if any(each.kind == "workers_down" for each in found.problems) and not any(row["handled"] for row in found.topics):
+        # That no worker is alive is said above.
+        unhandled = []
     remarks = (
         [
             f"no worker handles {', '.join(unhandled[:3])}{' …' if unhandled[3:] else ''}: "
