@@ -102,8 +102,8 @@ $$;
 
 -- Postpone what is due about a problem that a wider one explains, if the sink is told of that: of one cause it is told
 -- once. It is looked at again soon, and sent when the wider problem is over. A group of dead messages of which all were
--- redriven before that is over. p_patient: whether the sink is told only of what was escalated. Groups of several
--- topics are not explained by the problem of one.
+-- redriven before its message is due is over. p_patient: whether the sink is told only of what was escalated. Groups of
+-- several topics are not explained by the problem of one.
 -- Called by: create_delivery. Locks: the incidents that it changes.
 CREATE OR REPLACE FUNCTION messages.hold_explained(p_sink text, p_patient boolean)
 RETURNS void
@@ -125,12 +125,15 @@ BEGIN
     JOIN messages.alert_incident AS c
       ON c.sink = p_sink AND c.kind = e.cause AND c.topic IS NOT DISTINCT FROM e.topic AND c.state = 'firing'
       AND (NOT p_patient OR c.escalated_at IS NOT NULL)
-  ), held AS MATERIALIZED (
-    SELECT i.grouped, i.kind = 'dead_message' AND messages.redriven_at(
+  ), due AS MATERIALIZED (
+    SELECT i.grouped, i.kind, i.topic, i.kind = 'dead_message' AND messages.redriven_at(
              i.topic, i.result, i.error_fingerprint, i.first_at, i.last_message_id) IS NOT NULL AS is_over
     FROM messages.alert_incident AS i
     WHERE i.sink = p_sink AND i.due_at <= v_now AND i.state = 'firing'
-      AND EXISTS (SELECT FROM told AS t WHERE t.kind = i.kind AND coalesce(t.topic, i.topic) = i.topic)
+  ), held AS MATERIALIZED (
+    SELECT i.* FROM due AS i
+    -- A redrive may end the wider problem and the group at the same moment.
+    WHERE i.is_over OR EXISTS (SELECT FROM told AS t WHERE t.kind = i.kind AND coalesce(t.topic, i.topic) = i.topic)
   )
   UPDATE messages.alert_incident AS i
   SET state = CASE WHEN h.is_over THEN 'over' ELSE i.state END,

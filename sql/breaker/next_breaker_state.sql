@@ -28,7 +28,7 @@ BEGIN
       v_is.position := 'closed';
       v_is.changed_at := p_now;
       v_is.probe_at := NULL;
-      v_is.reason := format('%s probes succeeded', p_succeeded);
+      v_is.reason := format('%s probe%s succeeded', p_succeeded, CASE WHEN p_succeeded <> 1 THEN 's' END);
       v_is.window_began_at := p_now;
       v_is.succeeded := 0;
       v_is.failed := 0;

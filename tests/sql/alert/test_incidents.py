@@ -276,6 +276,20 @@ def test_the_dead_of_an_open_breaker_that_were_redriven_are_never_told(queue: Qu
     assert told(sink) == [("breaker", "resolved", "mail", 0)]
 
 
+def test_a_redrive_that_ends_many_dead_lets_no_sink_be_told_of_what_it_redrove(queue: Queue) -> None:
+    sink = Sink(queue)
+    ids = die(queue, 4)
+    queue.call("update_conditions")
+    assert told(sink) == [("dead_rate", "firing", "mail", 1)]
+
+    redrive(queue, ids)
+    queue.later("6 s")
+    assert told(sink) == []
+    queue.call("update_conditions")
+
+    assert told(sink) == [("dead_rate", "resolved", "mail", 0)]
+
+
 @pytest.mark.parametrize(
     "rules",
     [{"kinds": ["dead_message"]}, {"escalate_count": 2}, {"group_by": ["result"]}],
