@@ -137,7 +137,8 @@ BEGIN
              SELECT c.since FROM messages.condition AS c
              WHERE c.kind = 'dead_rate' AND c.topic = d.topic AND c.ended_at IS NULL), v_now),
          format(
-           'more than %s message%s of %s died in an hour', d.threshold, CASE WHEN d.threshold <> 1 THEN 's' END, d.topic),
+           'more than %s message%s of %s died in an hour', d.threshold,
+           CASE WHEN d.threshold <> 1 THEN 's' END, d.topic),
          format(
            'see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic,
            d.topic)

@@ -62,7 +62,8 @@ BEGIN
     LEFT JOIN messages.condition AS c ON c.kind = i.kind AND c.topic = coalesce(i.topic, '') AND c.ended_at IS NULL
     WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
   ), shown AS (
-    SELECT t.*, CASE WHEN t.kind IN ('breaker', 'dead_rate') THEN messages.held_errors(p_sink, t.topic, t.notified_at) END AS errors
+    SELECT t.*, CASE WHEN t.kind IN ('breaker', 'dead_rate')
+             THEN messages.held_errors(p_sink, t.topic, t.notified_at) END AS errors
     FROM reported AS t
     ORDER BY t.state <> 'firing', t.severity, t.pending DESC, t.first_alert_id LIMIT 100
   )

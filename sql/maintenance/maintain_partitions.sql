@@ -61,7 +61,7 @@ BEGIN
     USING messages.now() AT TIME ZONE 'UTC';
     EXECUTE format('DROP TABLE messages.%I', v_name);
     DELETE FROM messages.purge_mark AS k WHERE k.partition = v_name;
-    -- What it leaves behind in side tables is at their beginning: prune_orphans begins again there.
+    -- Rows that it leaves behind in side tables are the oldest: prune_orphans begins again there.
     PERFORM setval('messages.orphan_cursor', 0);
     v_did := v_did + 1;
   END LOOP;

@@ -1,8 +1,8 @@
--- Delete the steps, lists of predecessors and log lines of messages that have left the queue and the archive: with a day
--- that was dropped, or by other means than those that call delete_orphans.
--- Called by: prune. Bounded: it checks p_limit messages, up to ten times as many as long as it finds some, and continues
--- there the next time, in a cycle (the sequence messages.orphan_cursor). maintain_partitions begins the cycle again when
--- it drops a day: the oldest rows are the ones that are left behind.
+-- Delete the steps, lists of predecessors and log lines of messages that have left the queue and the archive: with a
+-- day that was dropped, or by other means than those that call delete_orphans.
+-- Called by: prune. Bounded: it checks p_limit messages, up to ten times as many as long as it finds some, and
+-- continues there the next time, in a cycle (the sequence messages.orphan_cursor). maintain_partitions begins the cycle
+-- again when it drops a day: the oldest rows are the ones that are left behind.
 -- Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_orphans(p_limit integer DEFAULT 1000)
 RETURNS bigint

@@ -1,5 +1,5 @@
--- Lists the topics that `messages.stats` returns, in the order of their bytes, page by page: the next page is what comes
--- after the last name of this one.
+-- Lists the topics that `messages.stats` returns, in the order of their bytes, page by page: the next page is what
+-- comes after the last name of this one.
 --
 -- Arguments: `p_after`: list only what comes after this name. `p_topics`: as for `messages.stats`.
 -- Result: at most `p_limit` topics; fewer mean that there are no more.
