@@ -33,8 +33,9 @@ WANTED = {
     # url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }
-# Settings on one machine, where no one uses Spark's pages and progress bars.
+# Settings on one machine, where no one uses Spark's pages and progress bars, and what Spark warns of is usual.
 LOCAL = {
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -67,9 +68,9 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
 
     Args:
         name: the name on Spark's pages: `pgrouse <name>`.
-        master: `spark://…`, `local[2]`; None = the value from spark-submit or SPARK_MASTER, otherwise all cores of this
-            machine.
-        conf: more settings of Spark; they override the others.
+        master: `spark://…`, `local[2]`; None = spark.master of `conf`, of spark-submit, SPARK_MASTER, or spark.master
+            of spark-defaults.conf, otherwise all cores of this machine.
+        conf: more settings of Spark; they override the others, which override spark-defaults.conf.
 
     Raises:
         ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session
@@ -141,33 +142,32 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _quieten(*, is_local: bool) -> None:
-    """Limit the JVM's log to messages about the job.
-
-    This is set here, since the JVM logs before it reads any setting; a user's setting overrides it.
-    """
-    level = "error" if is_local else "warn"
-    options = f'"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}" -Dpgrouse.log.level={level}'
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
-
-
 def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit started this: only its JVM knows what it was given.
-        SparkContext._ensure_initialized()  # noqa: SLF001 - Spark does this itself, but after it has read the settings
-    settled = SparkConf()
-    where = master or settled.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
-    is_local = where.startswith("local")
-    _quieten(is_local=is_local)
-    wanted = WANTED | (LOCAL if is_local else {}) | ({} if sys.stderr.isatty() else WITHOUT_TERMINAL)
-    for key, value in wanted.items():
+    where = {} if master is None else {"spark.master": master}
+    settled = _settled(conf | where)
+    wanted = WANTED | (LOCAL if settled.get("spark.master", "").startswith("local") else {})
+    for key, value in (wanted | ({} if sys.stderr.isatty() else WITHOUT_TERMINAL)).items():
         settled.setIfMissing(key, value)
-    for key, value in conf.items():
-        settled.set(key, value)
-    builder = SparkSession.builder.config(conf=settled.setMaster(where).setAppName(f"pgrouse {name}"))
+    builder = SparkSession.builder.config(conf=settled.setAppName(f"pgrouse {name}"))
     made: SparkSession = builder.getOrCreate()
     _quieten_accumulators(made)
     return made
+
+
+def _settled(given: dict[str, str]) -> SparkConf:
+    """Start Spark's JVM, unless spark-submit did, and return its settings, overridden by these.
+
+    Only the JVM knows what spark-defaults.conf and spark-submit say.
+    """
+    # The JVM logs before it reads any setting; a user's own log4j2 file overrides this.
+    options = f'"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"'
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+    elsewhere = {"spark.master": master} if (master := os.environ.get("SPARK_MASTER")) else {}
+    start = SparkConf(loadDefaults=False).setAll([*(elsewhere | given).items()])
+    SparkContext._ensure_initialized(conf=start)  # noqa: SLF001 - Spark does it itself, after it has read the settings
+    settled = SparkConf().setAll([*given.items()])
+    settled.setIfMissing("spark.master", "local[*]")
+    return settled
 
 
 def _quieten_accumulators(spark: SparkSession) -> None:

@@ -17,6 +17,7 @@ from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pyspark_pgrouse import java
 from pyspark_pgrouse.errors import pgrouse_error
 from pyspark_pgrouse.session import SparkEnded, session
+from tests.pipeline.quick_spark import quick_spark
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -239,3 +240,28 @@ def test_the_start_of_a_job_logs_nothing_but_a_warning_of_java(tmp_path: Path) -
 
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "incubator modules" not in line] == []
+
+
+# Where it runs
+
+SETTINGS_OF_TWO = """
+from pyspark_pgrouse.session import session
+for master in (None, "local[2]"):
+    with session("two", master) as spark:
+        print(spark.sparkContext.master, *map(spark.conf.get, ("spark.sql.session.timeZone", "spark.log.level")))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_spark_defaults_say_where_a_job_runs_and_how_unless_the_job_does(tmp_path: Path) -> None:
+    settings = {"spark.master": "local[1]", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    own = quick_spark(tmp_path / "conf", **settings)
+
+    done = subprocess.run(
+        [sys.executable, "-c", SETTINGS_OF_TWO], env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["local[1] Asia/Tokyo ERROR", "local[2] Asia/Tokyo ERROR"]

@@ -28,9 +28,9 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     master = click.option(
         "--master",
         metavar="URL",
-        help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, otherwise all cores here. "
-        "Executors use the same path of "
-        "Python as this machine, unless PYSPARK_PYTHON names another.",
+        help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, then spark.master of "
+        "spark-defaults.conf, otherwise all cores here. Executors use the same path of Python as this machine, unless "
+        "PYSPARK_PYTHON names another.",
     )
     return master(conf(measured_options(command)))
 
