@@ -271,19 +271,20 @@ def test_a_limit_is_one_of_rows_and_one_task_reads_them(database: Database, queu
     assert (len(parts), len(found), {row["topic"] for row in found}) == (1, 7, {"other"})
 
 
-def test_a_read_has_no_more_tasks_than_its_rows_are_worth(
-    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("columns", "tasks"), [(("id",), 2), (("id", "topic", "result"), 4), (("payload",), 4)])
+def test_a_read_has_no_more_tasks_than_its_values_are_worth(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, columns: tuple[str, ...], tasks: int
 ) -> None:
-    monkeypatch.setattr(archive_batch_module, "LEAST_ROWS", 400)
+    monkeypatch.setattr(archive_batch_module, "LEAST_VALUES", 400)
     for first in range(0, 1000, 100):
         archive(queue.conn, range(first, first + 100))
     queue.conn.execute("ANALYZE messages.message_archive")
-    reader = batch(database, "id", numPartitions="4")
+    reader = batch(database, *columns, numPartitions="4")
 
     parts = reader.partitions()
 
-    assert len(parts) == 2
-    assert sorted(ids(reader, parts)) == list(range(1000))
+    assert len(parts) == tasks
+    assert len(rows(reader, parts)) == 1000
 
 
 def test_groups_are_counted_by_the_database(database: Database, queue: Queue) -> None:
@@ -328,10 +329,12 @@ def test_a_large_read_that_nothing_limits_is_told_once(
 
     for given in ({"topics": "t"}, {"limit": "5"}, {}, {}):
         batch(database, "id", **given).partitions()
+    batch(database).partitions()
 
-    (told,) = caplog.messages
+    told, of_all_columns = caplog.messages
     assert "reads the whole archive" in told
     assert "spark.sql.python.filterPushdown.enabled=true" in told
+    assert of_all_columns.removeprefix(told).endswith("name those it needs by columns")
 
 
 def test_contents_are_read_only_if_they_are_asked_for() -> None:
