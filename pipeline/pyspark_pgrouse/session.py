@@ -33,16 +33,15 @@ WANTED = {
     # url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }
-# Settings on one machine, where no one uses Spark's pages and progress bars, and what Spark warns of is usual.
+# Settings on one machine, where no one uses Spark's pages, and what Spark warns of is usual.
 LOCAL = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-# Spark draws its bars into every file.
-WITHOUT_TERMINAL = {"spark.ui.showConsoleProgress": "false"}
+# Spark draws its progress bars into every file, and over those of a job.
+BARS = "spark.ui.showConsoleProgress"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 CONNECT_REFUSED = (
     "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: "
@@ -145,9 +144,12 @@ def _stop(spark: SparkSession) -> None:
 def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
     where = {} if master is None else {"spark.master": master}
     settled = _settled(conf | where)
-    wanted = WANTED | (LOCAL if settled.get("spark.master", "").startswith("local") else {})
-    for key, value in (wanted | ({} if sys.stderr.isatty() else WITHOUT_TERMINAL)).items():
+    is_local = settled.get("spark.master", "").startswith("local")
+    for key, value in (WANTED | (LOCAL if is_local else {})).items():
         settled.setIfMissing(key, value)
+    if is_local or not sys.stderr.isatty():
+        # It is never missing: Spark takes a job for a shell, and sets it.
+        settled.set(BARS, conf.get(BARS, "false"))
     builder = SparkSession.builder.config(conf=settled.setAppName(f"pgrouse {name}"))
     made: SparkSession = builder.getOrCreate()
     _quieten_accumulators(made)

@@ -248,7 +248,8 @@ SETTINGS_OF_TWO = """
 from pyspark_pgrouse.session import session
 for master in (None, "local[2]"):
     with session("two", master) as spark:
-        print(spark.sparkContext.master, *map(spark.conf.get, ("spark.sql.session.timeZone", "spark.log.level")))
+        names = "spark.sql.session.timeZone", "spark.log.level", "spark.ui.showConsoleProgress"
+        print(spark.sparkContext.master, *map(spark.conf.get, names))
 """
 
 
@@ -264,4 +265,4 @@ def test_spark_defaults_say_where_a_job_runs_and_how_unless_the_job_does(tmp_pat
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["local[1] Asia/Tokyo ERROR", "local[2] Asia/Tokyo ERROR"]
+    assert done.stdout.splitlines() == ["local[1] Asia/Tokyo ERROR false", "local[2] Asia/Tokyo ERROR false"]
