@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark_pgrouse.lake.columns import PARTITIONINGS
 from pyspark_pgrouse.lake.data_file import DataFile, folder, statistics
 from pyspark_pgrouse.lake.directory import Directory
+from pyspark_pgrouse.times import representable
 
 COMPRESSION = "zstd"
 # Readers skip or read a row group as a whole.
@@ -30,9 +31,6 @@ WAITING_BYTES = 256 * 1024 * 1024
 # How many files are open at a time. If the file of a partition must be closed, the partition continues in another file.
 OPEN_FILES = 64
 
-# Days since 1970: Python, Delta and most engines know the years 1 to 9999.
-FIRST_DAY, LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
-DAY_US = 86_400_000_000
 # The values by which a lake is partitioned, in the order of its columns.
 Partition = tuple[date | str, ...]
 
@@ -154,7 +152,7 @@ class LakeWriter:
             self._flush(max(self._waiting, key=lambda p: self._waiting[p].bytes))
 
     def _as_in_files(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [_representable(rows.column(f.name)).cast(f.type) for f in self._schema]
+        columns = [representable(rows.column(f.name)).cast(f.type) for f in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _flush(self, partition: Partition) -> None:
@@ -191,21 +189,6 @@ class LakeWriter:
             all_of_them.callback(self._directory.remove, [f.path for f in self.files])
             for file in self._open.values():
                 all_of_them.callback(file.discard, error)
-
-
-def _representable(column: pa.Array) -> pa.Array:
-    """Return the column without times that Delta cannot hold: the owner of the tables may write infinity or 4713 BC.
-
-    Such a time becomes NULL, and such a day the first or the last one, since it names a partition.
-    """
-    if pa.types.is_date32(column.type):
-        days = pc.min_element_wise(pc.max_element_wise(column.cast(pa.int32()), FIRST_DAY), LAST_DAY)
-        return days.cast(pa.int32()).cast(pa.date32())
-    if not pa.types.is_timestamp(column.type):
-        return column
-    moments = column.cast(pa.timestamp("us")).cast(pa.int64())
-    fits = pc.and_(pc.greater_equal(moments, FIRST_DAY * DAY_US), pc.less(moments, (LAST_DAY + 1) * DAY_US))
-    return column if pc.all(fits).as_py() in (True, None) else pc.if_else(fits, column, None)
 
 
 def _partitioned(batches: list[pa.RecordBatch], partition_by: tuple[str, ...]) -> Iterator[tuple[Partition, pa.Table]]:

@@ -19,6 +19,7 @@ from pyspark_pgrouse.options import Mode
 from pyspark_pgrouse.read.payload import reader
 from pyspark_pgrouse.replica import ReplayTarget
 from pyspark_pgrouse.schema import CORRUPT, COUNT, SourceColumn, select
+from pyspark_pgrouse.times import representable
 
 if TYPE_CHECKING:
     import psycopg
@@ -92,7 +93,7 @@ class SliceReader:
         """Return the batch in the form that Spark expects, and the number of corrupt payloads."""
         expected, corrupt = self._arrow, 0
         arrays = [
-            array if array.type == field.type or field.name in self._parsed else array.cast(field.type)
+            representable(array if array.type == field.type or field.name in self._parsed else array.cast(field.type))
             for field, array in zip(expected, batch.columns, strict=True)
         ]
         for name, type_ in self._parsed.items():

@@ -49,6 +49,17 @@ def test_every_column_has_its_type(database: Database, queue: Queue) -> None:
     assert row["archive_xid"] == queue.value("SELECT archive_xid::text::bigint FROM messages.message_archive")
 
 
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "4713-01-01 BC", "294276-12-31"])
+def test_a_time_that_spark_cannot_hold_is_null(database: Database, queue: Queue, moment: str) -> None:
+    archive(queue.conn, [7])
+    queue.conn.execute("UPDATE messages.message_archive SET expires_at = %s", [moment])
+    reader = batch(database, "id", "expires_at", "created_at")
+
+    (row,) = rows(reader, reader.partitions())
+
+    assert (row["id"], row["expires_at"], row["created_at"] is None) == (7, None, False)
+
+
 def test_the_partitions_have_every_row_once(database: Database, queue: Queue) -> None:
     for first in range(0, 1000, 100):
         archive(queue.conn, range(first, first + 100))
