@@ -157,7 +157,7 @@ def test_the_jobs_of_the_pipeline_have_options_that_exist_and_a_failure_that_is_
 
     assert (group, command) == ("pipeline", name)
     assert parsed(command, arguments)
-    assert rule["onExitCodes"]["values"] == [ExitCode.USAGE, ExitCode.BAD_CONFIG]
+    assert rule["onExitCodes"]["values"] == [ExitCode.FOUND_A_PROBLEM, ExitCode.USAGE, ExitCode.BAD_CONFIG]
     assert job.body["spec"]["concurrencyPolicy"] == "Forbid"
 
 
