@@ -20,6 +20,19 @@ SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
 # For JVMs that live for seconds.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# On one machine executors reach the driver by the loopback, and Spark's pages are not used. For a few hundred rows
+# compilers cost more than they save: Java's, and Spark's own.
+CONF = (
+    f"spark.driver.extraJavaOptions={QUICK}",
+    f"spark.executor.extraJavaOptions={QUICK}",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.executor.memory=512m",
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=2",
+)
 # A cold JVM on a busy machine.
 WITHIN_S = 90
 ENDS_WITHIN_S = 20

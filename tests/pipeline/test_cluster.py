@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from pyspark_pgrouse.lake.lake import Lake
-from tests.pipeline.cluster import QUICK, Cluster, java, standalone
+from tests.pipeline.cluster import CONF, Cluster, java, standalone
 from tests.pipeline.reading import PASSWORD
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -35,19 +35,6 @@ COUNT = 300
 EXPENSIVE = COUNT // 10
 ROLE = "spark_cluster_test"
 ROLES = ("messages_publisher", "messages_worker", "messages_operator")
-# On one machine executors reach the driver by the loopback, and Spark's pages are not used. For a few hundred rows
-# compilers cost more than they save: Java's, and Spark's own.
-CONF = (
-    f"spark.driver.extraJavaOptions={QUICK}",
-    f"spark.executor.extraJavaOptions={QUICK}",
-    "spark.sql.codegen.wholeStage=false",
-    "spark.sql.codegen.factoryMode=NO_CODEGEN",
-    "spark.driver.host=127.0.0.1",
-    "spark.driver.bindAddress=127.0.0.1",
-    "spark.executor.memory=512m",
-    "spark.ui.enabled=false",
-    "spark.sql.shuffle.partitions=2",
-)
 # A function with a part that runs on executors, in a file that they do not have.
 SHOP = f"""
 import json
