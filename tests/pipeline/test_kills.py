@@ -122,7 +122,7 @@ def _started(folder: Path, cluster: Cluster, dsn: str, *command: str) -> Iterato
     try:
         yield job, log
     finally:
-        # Of a driver that was killed, the process that holds its locks goes on until it has released them.
+        # The process that holds the locks of a killed driver goes on until it has released them.
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
