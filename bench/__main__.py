@@ -18,6 +18,7 @@ from bench import (
     handler_kinds,
     http_publish,
     idle,
+    lake_files,
     latency,
     policies,
     policies_elsewhere,
@@ -49,6 +50,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "publish": lambda postgres, machine: publish.measure(postgres, machine, rounds=10, seconds=3, clients=8),
     "spark-export": lambda postgres, machine: spark_export.measure(
         postgres, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)
+    ),
+    "lake-files": lambda postgres, machine: lake_files.measure(
+        postgres, machine, rows=60_000, shapes=((20, 1), (100, 1), (500, 1), (3_000, 1), (20, 6), (100, 6), (500, 6))
     ),
     "spark-publish": lambda postgres, machine: spark_publish.measure(postgres, machine, rounds=3, messages=1_000_000),
     "spark-publish-keys": lambda postgres, machine: spark_publish.measure(
@@ -126,10 +130,10 @@ def main(
 ) -> None:
     """Measure pgrouse, each figure next to its limit in the same run.
 
-    NAME: drain, handlers, policies, elsewhere, latency, publish, spark-export, spark-publish, spark-consume, http,
-    dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers:
-    drain, latency, load or publish. With --harness: pressure, chaos, fleet, peak, or `scenarios`, which are the
-    harness's own; the first four if none is given.
+    NAME: drain, handlers, policies, elsewhere, latency, publish, spark-export, lake-files, spark-publish,
+    spark-consume, http, dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five
+    minutes. With --peers: drain, latency, load or publish. With --harness: pressure, chaos, fleet, peak, or
+    `scenarios`, which are the harness's own; the first four if none is given.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

@@ -31,7 +31,7 @@ FILL = """
     INSERT INTO messages.message_archive (
       id, topic, priority, payload, created_at, available_at, attempts, result, archived_at, handled_by)
     SELECT
-      n, 'topic.' || n % 20, 5,
+      n, 'topic.' || n % {topics}, 5,
       jsonb_build_object('n', n, 'customer', md5(n::text), 'text', repeat(md5((n * 7)::text), 7)),
       now(), now(), 1, CASE WHEN n % 50 = 0 THEN 'failed' ELSE 'success' END, now(), 'worker-' || n % 8
     FROM generate_series(1, {rows}) AS n;
@@ -58,7 +58,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, rows: int, growth
         session("bench", f"local[{PARTITIONS}]", conf) as spark,
         tempfile.TemporaryDirectory() as folder,
     ):
-        with _archive(reachable, rows) as database:
+        with archive(reachable, rows) as database:
             report.figures += _compared(spark, database, machine, Path(folder), rounds, rows)
         report.figures += _growth(spark, reachable, machine, Path(folder), growth)
     return report
@@ -90,7 +90,7 @@ def _compared(spark: Any, database: Database, machine: Machine, folder: Path, ro
 def _growth(spark: Any, postgres: Postgres, machine: Machine, folder: Path, sizes: tuple[int, ...]) -> list[Figure]:
     figures: list[Figure] = []
     for size in sizes:
-        with _archive(postgres, size) as database:
+        with archive(postgres, size) as database:
             machine.wait_until_quiet()
             speed = size / _timed(partial(_export, spark, database), folder / "lake")
         first = figures[0] if figures else None
@@ -100,10 +100,11 @@ def _growth(spark: Any, postgres: Postgres, machine: Machine, folder: Path, size
 
 
 @contextmanager
-def _archive(postgres: Postgres, rows: int) -> Iterator[Database]:
+def archive(postgres: Postgres, rows: int, topics: int = 20) -> Iterator[Database]:
+    """Make a database whose archive has this many rows of about 300 bytes."""
     with postgres.database("spark_export") as database:
         with database.connect() as conn:
-            conn.execute(FILL.format(rows=rows).encode())
+            conn.execute(FILL.format(rows=rows, topics=topics).encode())
             conn.execute("VACUUM ANALYZE messages.message_archive")
         postgres.checkpoint()
         yield database
