@@ -1,18 +1,19 @@
 -- Returns the outcomes that `messages.redrive` would have for these messages at this moment, without redriving them.
--- Only `too_large` is not among them: the redrive itself finds that.
 --
 -- Arguments: `p_topic`: the topic to which they would go, instead of their own. `p_force`: ignore `max_redrives`.
+-- `p_new_payload`: they would get another payload, so the size of their own does not count.
 -- Result: one row per id. `archived_at` NULL: the archive row is gone, and a copy represents the message. `message_id`:
 -- the message because of which it stays dead. `place`: its position among those that are put back.
 -- Errors: none.
 -- Locks: none.
+-- Cost: it reads all contents that take more than a few kB.
 -- Called by: redrive_rows, `pgrouse redrive --dry-run`.
 -- Inside: A newer message with the same key is no error: with key_on_retry = 'supersede' the old message gives way and
 -- stays dead, with 'keep' it comes back without its key. Of several with one key the newest gets it. If the pending
 -- message is blocked, perhaps by this very message, the newest comes back without its key in any case, and so does one
 -- whose key is not printable.
 CREATE OR REPLACE FUNCTION messages.preview_redrive(
-  p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false
+  p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false, p_new_payload boolean DEFAULT false
 )
 RETURNS TABLE (archived_id bigint, archived_at timestamptz, message_id bigint, outcome text, place bigint)
 LANGUAGE sql
@@ -47,15 +48,18 @@ AS $$
                    WHEN l.message_id IS NOT NULL THEN 'redriven_before'
                    WHEN p_force IS NOT TRUE AND d.redrives >= nullif(coalesce(t.max_redrives, def.max_redrives), 0)
                      THEN 'too_often'
+                   -- It came before that was refused.
+                   WHEN p_new_payload IS NOT TRUE AND NOT messages.is_within_size_limit(d.payload, d.headers)
+                     THEN 'too_large'
                  END AS stop
           FROM (SELECT DISTINCT i.id FROM unnest(p_ids) AS i (id) WHERE i.id IS NOT NULL) AS asked
           LEFT JOIN LATERAL (
-            SELECT a.topic, a.key, a.redrives, a.archived_at, a.archived_at AS died_at,
+            SELECT a.topic, a.key, a.redrives, a.archived_at, a.archived_at AS died_at, a.payload, a.headers,
                    a.result NOT IN ('success', 'cancelled') AS is_dead
             FROM messages.message_archive AS a
             WHERE a.id = asked.id
             UNION ALL
-            SELECT m.original_topic, NULL, m.redrives, NULL, m.dlq_moved_at, true
+            SELECT m.original_topic, NULL, m.redrives, NULL, m.dlq_moved_at, m.payload, m.headers, true
             FROM messages.dead_letter AS c
             JOIN messages.message AS m ON m.id = ANY (ARRAY[c.message_id])
             WHERE c.origin_id = asked.id

@@ -31,19 +31,9 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
   END IF;
 
-  SELECT array_agg(
-    (
-      m.archived_id, m.archived_at, m.message_id, CASE WHEN l.is_large THEN 'too_large' ELSE m.outcome END, m.place
-    )::messages.redriving)
+  SELECT array_agg((m.archived_id, m.archived_at, m.message_id, m.outcome, m.place)::messages.redriving)
   INTO v_judged
-  FROM messages.preview_redrive(p_ids, p_edit ->> 'topic', p_force) AS m
-  -- It came before that was refused. With another payload it may come back.
-  CROSS JOIN LATERAL (
-    SELECT m.outcome IN ('redriven', 'keyless') AND NOT coalesce(p_edit ? 'payload', false) AND coalesce((
-             SELECT NOT messages.is_within_size_limit(a.payload, a.headers)
-             FROM messages.message_archive AS a
-             WHERE a.id = m.archived_id AND a.archived_at = m.archived_at), false) AS is_large
-  ) AS l;
+  FROM messages.preview_redrive(p_ids, p_edit ->> 'topic', p_force, p_edit ? 'payload') AS m;
 
   -- The ids are drawn in the order in which the messages died.
   WITH logged AS (

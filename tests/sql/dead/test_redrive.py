@@ -503,11 +503,24 @@ def test_its_outcomes_are_those_of_the_redrive(queue: Queue) -> None:
     often, before = die(queue), die(queue)
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 3 WHERE id = %s", [often])
     outcomes(queue, "redrive", [before])
-    ids += [often, before, queue.publish(key="l"), queue.publish("keeps", key="m"), 4711]
+    large = die(queue, key="large")
+    queue.conn.execute(
+        "UPDATE messages.message_archive SET headers = jsonb_build_object('h', repeat('x', 70000)) WHERE id = %s",
+        [large],
+    )
+    ids += [often, before, large, queue.publish(key="l"), queue.publish("keeps", key="m"), 4711]
 
     would = outcomes(queue, "preview_redrive", ids)
 
-    assert set(would.values()) == {"redriven", "keyless", "superseded", "too_often", "redriven_before", "not_dead"}
+    assert set(would.values()) == {
+        "redriven",
+        "keyless",
+        "superseded",
+        "too_often",
+        "too_large",
+        "redriven_before",
+        "not_dead",
+    }
     assert outcomes(queue, "redrive", ids) == would
 
 

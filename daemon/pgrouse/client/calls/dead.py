@@ -167,7 +167,7 @@ def redrive_edited(
 
 @binding
 def preview_redrive(
-    ids: Sequence[int], topic: str | None = None, force: bool | None = None
+    ids: Sequence[int], topic: str | None = None, force: bool | None = None, new_payload: bool | None = None
 ) -> Call[list[RedrivePreview]]:
     """Return what a redrive would do."""
 
