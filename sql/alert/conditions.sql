@@ -144,8 +144,10 @@ BEGIN
            d.topic)
   -- Redriven and silenced messages do not count.
   FROM messages.dead_rates() AS d
-  WHERE d.topic <> ALL (ARRAY(
-    SELECT e.topic FROM messages.explained_conditions() AS e WHERE e.kind = 'dead_rate')) AND EXISTS (
+  WHERE d.topic NOT IN (
+    SELECT s.topic FROM unnest(ARRAY(
+      SELECT e.topic FROM messages.explained_conditions() AS e WHERE e.kind = 'dead_rate')) AS s (topic))
+    AND EXISTS (
     SELECT FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C"
       AND a.archived_at > v_now - interval '1 hour'

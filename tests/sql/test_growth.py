@@ -232,9 +232,8 @@ def test_a_call_for_many_messages_grows_with_their_number_though_statistics_say_
 def test_no_statement_searches_an_array_of_a_caller_from_its_beginning_for_each_row() -> None:
     # PostgreSQL hashes what NOT IN (SELECT …) asks for, but not an array that a kept plan has as a parameter.
     # The others are lists of columns and of states,
-    # the topics of a worker, in which one topic is looked up, and the topics with an open breaker, in which those are
-    # looked up where many messages died.
-    few = ["audit_change.sql", "conditions.sql", "explain_waiting.sql", "find_messages.sql", "search_topic.sql"]
+    # and the topics of a worker, in which one topic is looked up.
+    few = ["audit_change.sql", "explain_waiting.sql", "find_messages.sql", "search_topic.sql"]
     found = {file.name for file in SQL.glob("*/*.sql") for line in file.read_text().splitlines() if "<> ALL (" in line}
 
     assert sorted(found) == few
