@@ -47,7 +47,7 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT
       m.topic::text, m.redrives, NULL::timestamptz AS archived_at,
-      messages.live_state(m.claim_id, m.available_at, m.history, messages.now()) AS state
+      messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, messages.now()) AS state
     FROM messages.message AS m WHERE m.id = c.id
     UNION ALL
     SELECT a.topic, a.redrives, a.archived_at, a.result FROM messages.message_archive AS a WHERE a.id = c.id

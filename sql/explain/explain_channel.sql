@@ -42,21 +42,13 @@ BEGIN
     RETURN NEXT;
   END IF;
 
-  -- The block counts only while the message that made it waits.
-  IF v_rate.blocked_until > p_now
-    -- explain_event tells that.
-    AND NOT (v_rate.blocked_by = p_message.id AND p_message.history -> -1 ->> 'outcome' = 'waiting')
+  -- The hold counts only while the message that made it waits; of that one, explain_message tells.
+  IF v_rate.blocked_until > p_now AND v_rate.blocked_by <> p_message.id
     AND EXISTS (SELECT FROM messages.message AS f WHERE f.id = v_rate.blocked_by AND f.claim_id IS NULL) THEN
-    code := CASE WHEN v_rate.blocked_by = p_message.id THEN 'retrying' ELSE 'ordered' END;
-    reason := CASE code
-      WHEN 'retrying' THEN format('its attempt %s ended as %s%s; the next is due in %s, and %s waits for it',
-        p_message.history -> -1 ->> 'attempt', p_message.history -> -1 ->> 'outcome',
-        ': ' || messages.short_error_line(p_message.history -> -1 ->> 'error'),
-        messages.format_interval(v_rate.blocked_until - p_now), v_name)
-      ELSE format('%s is processed in order: message %s comes first, and its next attempt is due in %s; '
-        'to continue without it: `pgrouse message skip %s`',
-        v_name, v_rate.blocked_by, messages.format_interval(v_rate.blocked_until - p_now), v_rate.blocked_by)
-    END;
+    code := 'ordered';
+    reason := format('%s is processed in order: message %s comes first, and its next attempt is due in %s; '
+      'to continue without it: `pgrouse message skip %s`',
+      v_name, v_rate.blocked_by, messages.format_interval(v_rate.blocked_until - p_now), v_rate.blocked_by);
     detail := jsonb_build_object(
       'channel', p_message.channel, 'blocked_by', v_rate.blocked_by, 'blocked_until', v_rate.blocked_until);
     RETURN NEXT;

@@ -1,7 +1,5 @@
--- Tells which event a message waits for, and until when. A message in an ordered channel keeps its place while it
--- waits: its channel is held instead.
--- Called by: explain_message, for a message whose last attempt ended so. Locks: nothing. Result: as explain; no row if
--- it does not wait any more.
+-- Tells which event a message waits for, and until when.
+-- Called by: explain_message, for a message that waits for one. Locks: nothing. Result: as explain.
 CREATE OR REPLACE FUNCTION messages.explain_event(p_message messages.message, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
@@ -13,11 +11,7 @@ DECLARE
 BEGIN
   SELECT w.result ->> 'name', (w.result ->> 'until')::timestamptz INTO v_event, v_until
   FROM messages.step AS w WHERE w.message_id = p_message.id AND w.name = 'event:wait';
-  IF v_event IS NULL OR p_message.available_at <= p_now AND NOT EXISTS (
-    SELECT FROM messages.rate AS r
-    WHERE r.kind = 'channel' AND r.topic = p_message.topic AND r.channel = p_message.channel
-      AND r.blocked_by = p_message.id AND r.blocked_until > p_now)
-  THEN
+  IF v_event IS NULL THEN
     RETURN;
   END IF;
   code := 'waiting_for_event';

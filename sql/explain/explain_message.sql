@@ -8,10 +8,18 @@ STABLE
 AS $$
 DECLARE
   v_last   jsonb := p_message.history -> -1;
-  v_state  text  := messages.live_state(p_message.claim_id, p_message.available_at, p_message.history, p_now);
-  v_due    text  := format('due in %s', messages.format_interval(p_message.available_at - p_now));
+  v_state  text  := messages.live_state(
+    p_message.id, p_message.topic, p_message.channel, p_message.claim_id, p_message.available_at, p_message.history,
+    p_now);
+  v_due_at timestamptz := messages.due_at(
+    p_message.id, p_message.topic, p_message.channel, p_message.available_at);
+  v_due    text;
   v_limit  integer;
 BEGIN
+  v_due := format('due in %s', messages.format_interval(v_due_at - p_now)) || CASE
+    WHEN v_due_at <> p_message.available_at
+      THEN format(', and channel %s of topic %s waits for it', p_message.channel, p_message.topic)
+    ELSE '' END;
   SELECT nullif(coalesce(p_message.max_attempts, t.max_attempts, d.max_attempts), 0) INTO v_limit
   FROM messages.inherited_policy AS d LEFT JOIN messages.topic AS t ON t.topic = p_message.topic
   WHERE d.topic = messages.inherits_from(p_message.topic);
@@ -30,7 +38,7 @@ BEGIN
     detail := jsonb_build_object('attempts', p_message.attempts, 'max_attempts', v_limit);
     RETURN NEXT;
   END IF;
-  IF v_last ->> 'outcome' = 'waiting' THEN
+  IF v_state = 'waiting' THEN
     RETURN QUERY SELECT * FROM messages.explain_event(p_message, p_now);
     IF FOUND THEN
       RETURN;
@@ -58,7 +66,8 @@ BEGIN
       ELSE format('it is delayed, %s', v_due)
     END;
     detail := jsonb_build_object(
-      'available_at', p_message.available_at, 'attempts', p_message.attempts, 'max_attempts', v_limit)
+      'available_at', p_message.available_at, 'due_at', v_due_at, 'attempts', p_message.attempts,
+      'max_attempts', v_limit)
       || CASE code WHEN 'debounced' THEN jsonb_build_object('debounce_limit', p_message.debounce_limit) ELSE '{}' END
       || CASE WHEN code = 'retrying' AND p_message.backoff IS NOT NULL
         THEN jsonb_build_object('backoff', p_message.backoff) ELSE '{}' END;

@@ -16,7 +16,7 @@
 -- were no conflict.
 --
 -- `p_after` contains the ids of up to 100,000 messages: the new message is not claimed before all of them have ended as
--- `success`. It is in `messages.message` from the start, as `delayed`, with `available_at` in the year 9000 and a row
+-- `success`. It is in `messages.message` from the start, as `blocked`, with `available_at` in the year 9000 and a row
 -- of `messages.blocked_message`; `p_delay`, `p_available_at` and the TTL count from its release, which is part of the
 -- transaction that ends the last of them. A message that has already succeeded does not delay the new one; the id of a
 -- redriven message refers to the message that replaced it. `p_after_failed` is for those that die or are cancelled:

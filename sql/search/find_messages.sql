@@ -2,10 +2,10 @@
 -- by topic in the order in which they are claimed; ended messages, the latest published first. If only dead messages
 -- are requested, those that died latest come first, and those that were redriven are left out.
 --
--- Arguments: `p_states`: `ready`, `delayed`, `retrying`, `waiting` (for an event), `running`, and results. `p_error`:
--- a text that the last error contains, ignoring case. `p_path`: a jsonpath that must match in the payload; with
--- `p_value`, a match must equal that value (a string, a number, true, false or null). `p_since`, `p_until`: for ended
--- messages, when they ended; for the others, when they were published. `p_topics`: LIKE patterns, one of which the
+-- Arguments: `p_states`: those of `messages.live_state`, and results. `p_error`: a text that the last error contains,
+-- ignoring case. `p_path`: a jsonpath that must match in the payload; with `p_value`, a match must equal that value (a
+-- string, a number, true, false or null). `p_since`, `p_until`: for ended messages, when they ended; for the others,
+-- when they were published. `p_topics`: LIKE patterns, one of which the
 -- topic has to match. `p_preview`: how many characters of each payload to return. `p_after`: `place` of the previous
 -- page, with the same filters. `p_headers`: an object that the headers contain. `p_worker`: the worker that runs the
 -- message, or ended it, or one of its claim loops (`w/0` for `w`) did; of messages that wait, none is known.
@@ -47,13 +47,13 @@ STABLE
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_live   text[] := ARRAY['ready', 'delayed', 'retrying', 'waiting', 'running'];
+  v_live   text[] := ARRAY['ready', 'delayed', 'blocked', 'retrying', 'waiting', 'running'];
   v_dead   text[] := ARRAY['rejected', 'failed', 'lock_expired', 'expired'];
   v_steps  text[] := CASE
     WHEN p_states IS NULL THEN ARRAY['running', 'waiting', 'ended']
     ELSE array_remove(ARRAY[
       CASE WHEN 'running' = ANY (p_states) THEN 'running' END,
-      CASE WHEN p_states && v_live[1:4] THEN 'waiting' END,
+      CASE WHEN p_states && v_live[1:5] THEN 'waiting' END,
       CASE WHEN p_states && v_dead AND NOT p_states && ARRAY['success', 'cancelled'] THEN 'dead'
            WHEN p_states && ARRAY['success', 'cancelled'] THEN 'ended' END], NULL)
   END;
@@ -71,8 +71,8 @@ BEGIN
   IF v_unknown IS NOT NULL THEN
     RAISE EXCEPTION 'state of a search is "%"', v_unknown
       USING ERRCODE = '22023',
-        HINT = 'use ready, delayed, retrying, waiting, running, success, rejected, failed, lock_expired, expired or '
-          'cancelled';
+        HINT = 'use ready, delayed, blocked, retrying, waiting, running, success, rejected, failed, lock_expired, '
+          'expired or cancelled';
   END IF;
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'limit of a search is %', coalesce(p_limit::text, 'NULL')
@@ -158,7 +158,7 @@ AS $$
   FROM unnest(p_ids, p_ended) WITH ORDINALITY AS w (id, ended, place)
   CROSS JOIN LATERAL (
     SELECT m.id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint,
-           messages.live_state(m.claim_id, m.available_at, m.history, messages.now()),
+           messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, messages.now()),
            m.attempts::integer, m.redrives, m.created_at::timestamptz, m.available_at::timestamptz, m.locked_by,
            m.locked_at,
            m.lock_expires_at::timestamptz, NULL::timestamptz, messages.cut_error(m.history -> -1 ->> 'error', 2000),

@@ -24,14 +24,15 @@ DECLARE
   v_last_channel text    := CASE
     WHEN getdatabaseencoding() LIKE 'EUC%' THEN convert_from(E'\\xfefe', getdatabaseencoding())
     ELSE chr(CASE getdatabaseencoding() WHEN 'UTF8' THEN 1114111 ELSE 255 END) END;
-  v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying', 'waiting'] THEN v_now
-    ELSE 'infinity' END;
+  v_to       timestamptz := CASE
+    WHEN NOT (p_search).states && ARRAY['delayed', 'blocked', 'retrying', 'waiting'] THEN v_now ELSE 'infinity' END;
 BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
     SELECT m.id, messages.matches_search(
-             p_search, m.topic, messages.live_state(m.claim_id, m.available_at, m.history, v_now),
+             p_search, m.topic,
+             messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, v_now),
              m.channel, m.key, NULL, NULL, m.payload, m.headers, NULL, m.attempts, m.batch_id) AS is_wanted
     INTO v_row
     FROM messages.message AS m
@@ -56,7 +57,8 @@ BEGIN
     FOR v_row IN
       SELECT m.id, m.available_at, m.created_at,
              messages.matches_search(
-               p_search, m.topic, messages.live_state(m.claim_id, m.available_at, m.history, v_now),
+               p_search, m.topic,
+               messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, v_now),
                m.channel, m.key, m.history -> -1 ->> 'error',
                CASE WHEN (p_search).fingerprint IS NOT NULL
                  THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
@@ -90,7 +92,8 @@ BEGIN
   FOR v_row IN
     SELECT m.id, m.channel::text AS channel, m.priority::smallint AS priority, m.available_at, m.created_at,
            messages.matches_search(
-             p_search, m.topic, messages.live_state(m.claim_id, m.available_at, m.history, v_now),
+             p_search, m.topic,
+             messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, v_now),
              m.channel, m.key, m.history -> -1 ->> 'error',
              CASE WHEN (p_search).fingerprint IS NOT NULL
                THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,

@@ -45,7 +45,7 @@ BEGIN
     SELECT (array_agg(n.topic ORDER BY n.place) FILTER (WHERE n.topic IS NOT NULL))[1], count(*) AS total,
            count(*) FILTER (WHERE n.topic IS NOT NULL AND n.archived_at IS NULL) AS live,
            count(*) FILTER (WHERE n.is_held) AS held,
-           count(*) FILTER (WHERE n.state IN ('rejected', 'failed', 'lock_expired', 'expired')) AS dead,
+           count(*) FILTER (WHERE n.archived_at IS NOT NULL AND n.state NOT IN ('success', 'cancelled')) AS dead,
            count(*) FILTER (WHERE n.state = 'cancelled') AS cancelled,
            min(n.created_at), max(n.archived_at), coalesce(bool_and(n.is_whole), true)
     FROM messages.workflow_messages(w.id, p_topics, p_limit) WITH ORDINALITY AS n (

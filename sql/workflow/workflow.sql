@@ -1,8 +1,8 @@
 -- Returns the neighbours of a message: the messages that it waits for (`before`) and those that wait for it (`after`),
 -- at most 100 of each, by id. An edge disappears once its predecessor has succeeded.
 --
--- Result: `state` is the one of `messages.state`, or `blocked`: the neighbour itself waits for others; NULL = nothing
--- of it is kept. `after_failed`: what the waiting message does if the other does not succeed.
+-- Result: `state` is the one of `messages.state`; NULL = nothing of the neighbour is kept. `after_failed`: what the
+-- waiting message does if the other does not succeed.
 -- Errors: none.
 -- Locks: none.
 -- Called by: operators, `pgrouse message show`, the dashboard.
@@ -26,10 +26,7 @@ BEGIN
   ) AS n
   LEFT JOIN LATERAL (
     SELECT m.topic::text AS topic,
-           CASE
-             WHEN EXISTS (SELECT FROM messages.blocked_message AS w WHERE w.id = m.id) THEN 'blocked'
-             ELSE messages.live_state(m.claim_id, m.available_at, m.history, messages.now())
-           END AS state
+           messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, messages.now()) AS state
     FROM messages.message AS m WHERE m.id = n.id
     UNION ALL
     SELECT a.topic, a.result FROM messages.message_archive AS a WHERE a.id = n.id

@@ -62,10 +62,8 @@ BEGIN
       SELECT f.*
       FROM (
         SELECT m.topic::text AS topic,
-               CASE
-                 WHEN EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = m.id) THEN 'blocked'
-                 ELSE messages.live_state(m.claim_id, m.available_at, m.history, messages.now())
-               END AS state,
+               messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history,
+                                   messages.now()) AS state,
                m.attempts::integer AS attempts, m.created_at::timestamptz AS created_at,
                NULL::timestamptz AS archived_at, m.batch_id,
                EXISTS (

@@ -43,6 +43,8 @@ NOT_BOUND = {
         "alert_severity",
         "is_paused",
         "live_state",
+        "due_at",
+        "is_blocked",
         "topic_matches",
         "patterns_of",
         "inherits_from",

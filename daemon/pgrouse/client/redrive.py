@@ -11,9 +11,6 @@ BATCH = 500
 MIN_RATE = 0.001
 MAX_RATE = 1_000_000
 
-# The results of dead messages.
-DEAD = ("failed", "rejected", "lock_expired", "expired")
-
 REDRIVEN_OUTCOMES = ("redriven", "keyless")
 REFUSED_OUTCOMES = ("too_often", "too_large", "redriven_before", "not_dead", "not_waiting")
 

@@ -11,8 +11,8 @@ import psycopg
 from pgrouse.client.call import run
 from pgrouse.client.calls.monitoring.state import Workflow, workflow_state
 from pgrouse.client.calls.workflow import MAX_MESSAGES, WorkflowMessage, workflow_messages
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.workflow import latest_workflows, workflow_of
-from pgrouse.client.redrive import DEAD
 
 WorkflowWord = Literal["running", "held", "failed", "cancelled", "finished"]
 # A list with a state looks at this many workflows, and reads them page by page.

@@ -18,6 +18,7 @@ from pgrouse.client.calls.monitoring.doctor import snapshot_age
 from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import TopicStats, stats
 from pgrouse.client.clock import notify_queue_usage, tick_ages
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.alert import undelivered
 from pgrouse.client.queries.schedule import RunTimes, run_times
 from pgrouse.client.queries.topic import DeadCount, dead_counts, effective_policy, find_policies
@@ -30,7 +31,6 @@ MAX_SERIES = 5_000
 
 WORKER_STATES = ("working", "draining", "stopping", "silent")
 STATES = ("ready", "delayed", "running")
-DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
 
 
 class CachedMetrics(Collector):
@@ -116,6 +116,6 @@ def _schedules(schedules: list[RunTimes]) -> Iterator[Metric]:
 
 def _died(died: list[DeadCount], topics: list[TopicStats]) -> list[tuple[tuple[str, str], int]]:
     """Return the counters; those of a topic that is known begin at 0, so that its first death is a rise."""
-    counts = {(each.topic, result): 0 for each in topics for result in DEAD_RESULTS}
+    counts = {(each.topic, result): 0 for each in topics for result in DEAD}
     counts |= {(each.topic, each.result): each.count for each in died}
     return sorted(counts.items())

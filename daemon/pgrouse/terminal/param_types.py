@@ -10,9 +10,6 @@ import click
 
 from pgrouse.config.duration import parse
 
-DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
-RESULTS = ("success", *DEAD_RESULTS, "cancelled")
-
 
 class DurationType(click.ParamType[timedelta]):
     """A duration like `90s` or `1h30m`, given to the command as a timedelta."""

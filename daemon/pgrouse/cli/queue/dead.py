@@ -15,6 +15,7 @@ from pgrouse.cli.queue.message_view import show_message
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.dead import latest_dead, waiting_copies
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.error_line import last_line
@@ -22,7 +23,7 @@ from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago, sparkline
 from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.terminal.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
 from pgrouse.terminal.table import Column
 
 PAGE = 10_000  # ids that are chosen at once
@@ -40,7 +41,7 @@ def dead() -> None:
 
 @dead.command("list")
 @click.option("--topic", help="Only this topic.")
-@click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
+@click.option("--result", type=click.Choice(DEAD), help="Only with this result.")
 @click.option("--fingerprint", metavar="HEX", help="Only with this kind of error: see `pgrouse dead group`.")
 @click.option("--error", metavar="TEXT", help="Only those whose error contains this text, in upper or lower case.")
 @click.option("--since", type=DURATION, help="Only those that ended within this time, like 30m or 7d.")
@@ -90,7 +91,7 @@ def _columns() -> list[Column]:
 
 @dead.command()
 @click.option("--topic", help="Only this topic.")
-@click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
+@click.option("--result", type=click.Choice(DEAD), help="Only with this result.")
 @click.option(
     "--since",
     type=DURATION,

@@ -13,15 +13,14 @@ from pgrouse.cli.queue.signal import make_signal_url, signal, signal_key
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now
+from pgrouse.client.message_state import LIVE, RESULTS
 from pgrouse.client.queries.message import NEVER, find_ended, find_live
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.jsonb import Raw, encode
 from pgrouse.terminal.command import CliSession, CommandGroup
-from pgrouse.terminal.param_types import DURATION, MESSAGE_ID, RESULTS
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
 from pgrouse.terminal.table import Column
-
-LIVE_STATES = ("ready", "delayed", "retrying", "waiting", "running")
 
 
 @click.group(cls=CommandGroup)
@@ -37,7 +36,7 @@ for each in (signal, signal_key, make_signal_url):
 @click.option("--topic", help="Only this topic.")
 @click.option("--batch", metavar="ID", type=click.IntRange(1), help="Only the messages of this batch.")
 @click.option(
-    "--state", type=click.Choice([*LIVE_STATES, *RESULTS]), help="Only in this state. Default: all that have not ended."
+    "--state", type=click.Choice([*LIVE, *RESULTS]), help="Only in this state. Default: all that have not ended."
 )
 @click.option(
     "--since",
@@ -96,6 +95,7 @@ def style_of_state(state: str) -> str:
         "success": "green",
         "retrying": "yellow",
         "delayed": "dim",
+        "blocked": "dim",
         "waiting": "dim",
         "cancelled": "dim",
         "ready": "",

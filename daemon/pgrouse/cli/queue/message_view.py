@@ -15,6 +15,7 @@ from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_logs, find_steps, read_message
 from pgrouse.config.duration import show
 from pgrouse.crypto import envelope
@@ -24,7 +25,6 @@ from pgrouse.errors import ExitCode
 from pgrouse.format import harmless, show_age, show_ago, show_progress
 from pgrouse.jsonb import Raw
 from pgrouse.terminal.command import CliSession
-from pgrouse.terminal.param_types import DEAD_RESULTS
 
 LONGEST = 20_000  # characters of one value that a terminal is given
 LOG_LINES = 50  # of each attempt, for a terminal
@@ -56,7 +56,7 @@ def show_message(
     if row is None:
         session.problem(f"there is no message {message_id}: it was never published, or was deleted from the archive")
         return ExitCode.FOUND_A_PROBLEM
-    if only_dead and row["state"] not in DEAD_RESULTS:
+    if only_dead and row["state"] not in DEAD:
         session.problem(f"message {message_id} is not dead, it is {row['state']}: `pgrouse message show {message_id}`")
         return ExitCode.FOUND_A_PROBLEM
     if decrypt:
@@ -128,7 +128,7 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "priority": row["priority"],
         "published": _time_text(row["created_at"], now),
         "available": _time_text(row["available_at"], now)
-        if row["available_at"] - row["created_at"] > AT_ONCE and row["available_at"] != NEVER
+        if row["available_at"] - row["created_at"] > AT_ONCE and row["state"] != "blocked"
         else None,
         "expires": _time_text(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
         "waits for": _event_text(row["waits_for"], now),

@@ -14,6 +14,7 @@ import psycopg
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.dead import dead_details
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.error_line import last_line
@@ -22,7 +23,7 @@ from pgrouse.format import plural, show_ago
 from pgrouse.jsonb import Raw, encode
 from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches, report_skipped
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.terminal.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
 from pgrouse.terminal.table import Column
 
 PAGE = 10_000  # ids that are chosen at once
@@ -34,7 +35,7 @@ NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error
 @click.command(cls=Command)
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
 @click.option("--topic", help="Those of this topic.")
-@click.option("--result", type=click.Choice(DEAD_RESULTS), help="Those with this result.")
+@click.option("--result", type=click.Choice(DEAD), help="Those with this result.")
 @click.option("--fingerprint", metavar="HEX", help="Those with this kind of error: see `pgrouse dead group`.")
 @click.option("--error", metavar="TEXT", help="Those whose error contains this text, in upper or lower case.")
 @click.option("--since", type=DURATION, help="Those that ended in this time, like 30m or 7d.")

@@ -14,7 +14,8 @@ from pgrouse.client.calls.monitoring.search import ListedMessage
 Columns = Mapping[str, tuple[str, str]]
 
 # The time is read once for a statement.
-STATE = "messages.live_state(m.claim_id, m.available_at, m.history, (SELECT messages.now()))"
+STATE = """messages.live_state(
+  m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, (SELECT messages.now()))"""
 
 # What analysts may read of both tables, then what is only for those who may read contents. NULL: the other table has no
 # such column.

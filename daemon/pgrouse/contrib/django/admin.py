@@ -21,6 +21,7 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 
 from pgrouse.client.client import Client
+from pgrouse.client.message_state import DEAD, LIVE
 from pgrouse.client.queries.message import MessageRecord
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.contrib.django import project
@@ -30,9 +31,9 @@ from pgrouse.format import plural
 
 # The maximum number of messages in a list; filters and the search find others.
 LISTED = 1000
-WAITING = ("ready", "delayed", "retrying", "waiting", "running")
-DEAD = ("failed", "lock_expired", "rejected", "expired")
-LIVE_STATE = "{0}.live_state(claim_id, available_at, history, {0}.now())".format(project.schema().quoted)
+LIVE_STATE = "{0}.live_state(id, topic, channel, claim_id, available_at, history, {0}.now())".format(
+    project.schema().quoted
+)
 
 
 class TopicFilter(admin.SimpleListFilter):
@@ -268,7 +269,7 @@ class MessageAdmin(admin.ModelAdmin):
 class WaitingMessageAdmin(MessageAdmin):
     """Messages that have not ended: retry, cancel, edit."""
 
-    states = WAITING
+    states = LIVE
     list_display = ("id", "topic", "state", "attempts", "key", "available_at")
     actions = ("retry_now", "cancel")
 

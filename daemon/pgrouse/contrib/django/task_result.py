@@ -32,6 +32,7 @@ PRIORITY, RUN_AFTER = "django-priority", "django-run-after"
 STATUS = {
     "ready": TaskResultStatus.READY,
     "delayed": TaskResultStatus.READY,
+    "blocked": TaskResultStatus.READY,
     "retrying": TaskResultStatus.READY,
     "waiting": TaskResultStatus.READY,
     "running": TaskResultStatus.RUNNING,

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pgrouse.client.calls.monitoring.stats import throughput
+from pgrouse.client.message_state import DEAD
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.charts.result_charts import count_results, read_bars, result_charts
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page.formatting import duration
-from pgrouse.web.search.search import DEAD, Search, parse_time
+from pgrouse.web.search.search import Search, parse_time
 
 BARS = 60
 DEFAULT_PERIOD = timedelta(hours=1)

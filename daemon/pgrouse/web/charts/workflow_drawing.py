@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pgrouse.client.calls.workflow import WorkflowMessage
-from pgrouse.web.search.search import DEAD
+from pgrouse.client.message_state import DEAD
 
 # Workflows with more messages have a box for all of one topic that are equally far from the beginning.
 MAX_SINGLE = 60

@@ -18,6 +18,7 @@ from pgrouse.client.call import Call, Rows, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.dead import redrive
 from pgrouse.client.calls.monitoring.search import FoundPage
+from pgrouse.client.message_state import DEAD, LIVE, WAITING
 from pgrouse.client.queries.message import latest_message, topics_of
 from pgrouse.client.redrive import MAX_RATE, MIN_RATE, REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller
@@ -49,9 +50,9 @@ class BulkAction(StrEnum):
         """The states in which messages accept it."""
         return {
             BulkAction.RETRY: ("delayed", "retrying"),
-            BulkAction.CANCEL: search.LIVE,
-            BulkAction.REDRIVE: search.DEAD,
-            BulkAction.DELETE: search.WAITING,
+            BulkAction.CANCEL: LIVE,
+            BulkAction.REDRIVE: DEAD,
+            BulkAction.DELETE: WAITING,
         }[self]
 
     @property

@@ -11,6 +11,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import explain
 from pgrouse.client.calls.workflow import workflow
+from pgrouse.client.message_state import DEAD, LIVE, WAITING
 from pgrouse.client.queries.message import NEVER, find_logs, find_steps, read_shown
 from pgrouse.client.queries.workflow import workflow_of
 from pgrouse.crypto import envelope
@@ -19,7 +20,6 @@ from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.access.redaction import shown_json, shown_log
 from pgrouse.web.page.json_view import hex_dump, pretty
-from pgrouse.web.search import search
 
 # How much of each value is shown; all of it can be downloaded.
 MAX_SHOWN_CHARS = 100_000
@@ -99,19 +99,18 @@ def contents(row: Row) -> dict[str, Any]:
 def allowed_actions(row: Row, *, is_allowed: bool = True) -> dict[str, bool]:
     """Return which actions the message takes as it is now, from callers who may act; from others none."""
     state = row["state"]
-    is_dead = state in search.DEAD and row["redriven_as"] is None
+    is_dead = state in DEAD and row["redriven_as"] is None
     is_small = (row["payload_bytes"] or 0) <= MAX_EDIT_CHARS
     # What is written by hand would not be encrypted.
     is_encrypted = row["body"] is not None and envelope.read_header(bytes(row["body"])) is not None
     # Nor is what is edited in part hidden.
     is_whole = is_small and not is_encrypted and not row["is_redacted"]
     possible = {
-        # What comes after others waits for no time.
-        "retry": state in ("delayed", "retrying") and row["available_at"] < NEVER,
-        "signal": state in search.LIVE,
-        "cancel": state in search.LIVE,
-        "skip": state in search.WAITING,
-        "edit": state in search.WAITING and is_whole,
+        "retry": state in ("delayed", "retrying"),
+        "signal": state in LIVE,
+        "cancel": state in LIVE,
+        "skip": state in WAITING,
+        "edit": state in WAITING and is_whole,
         "redrive": is_dead,
         "redrive_edited": is_dead and is_whole,
     }
@@ -123,7 +122,7 @@ def timeline(row: Row) -> list[TimelineEvent]:
     events = [TimelineEvent(row["created_at"], "published", note=_origin(row))]
     attempts = [_attempt(each, row["created_at"]) for each in _history(row)]
     # Each failed attempt moved it: for an archived message it is shown only if no attempt failed.
-    if NEVER > row["available_at"] > row["created_at"] + IMMEDIATE and (row["state"] in search.WAITING or not attempts):
+    if NEVER > row["available_at"] > row["created_at"] + IMMEDIATE and (row["state"] in WAITING or not attempts):
         events.append(TimelineEvent(row["available_at"], "due again" if attempts else "due"))
     events += attempts
     if row["state"] == "running":

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.redrive import bound_of_a_topic
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, read_rows, reading
@@ -25,7 +26,6 @@ from pgrouse.web.page.bulk_actions import parse_rate
 from pgrouse.web.page.page import render
 from pgrouse.web.page.silence import add_silence, end_silence, read_silences
 from pgrouse.web.page.view import View
-from pgrouse.web.search import search
 
 RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 DEFAULT_RANGE = "7d"
@@ -319,6 +319,6 @@ def _list_url(subject: str) -> str:
 def _group(values: Any) -> dict[str, Any]:
     """Return topic, result and fingerprint of a group."""
     group = {name: str(values.get(name) or "")[:300] or None for name in ("topic", "result", "fingerprint")}
-    if group["topic"] is None or group["result"] not in search.DEAD:
-        raise Problem(422, f"a group has a topic, and a result of {', '.join(search.DEAD)}", "invalid_group")
+    if group["topic"] is None or group["result"] not in DEAD:
+        raise Problem(422, f"a group has a topic, and a result of {', '.join(DEAD)}", "invalid_group")
     return group

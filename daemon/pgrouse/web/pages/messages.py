@@ -40,6 +40,7 @@ STATES = [
     ("running", "Running"),
     ("ready", "Ready"),
     ("scheduled", "Delayed"),
+    ("blocked", "Blocked"),
     ("retrying", "Retrying"),
     ("waiting", "Waiting"),
     ("success", "Success"),

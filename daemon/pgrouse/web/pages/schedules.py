@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import schedule as calls
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.config.duration import parse
@@ -27,7 +28,6 @@ from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
-from pgrouse.web.search.search import DEAD
 from pgrouse.web.v1.schedule import ScheduleChangeRequest, columns
 
 T = TypeVar("T")

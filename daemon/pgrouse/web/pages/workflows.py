@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.workflow import WorkflowMessage
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.workflow import latest_workflows
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.format import plural
@@ -23,7 +24,7 @@ from pgrouse.web.page import view
 from pgrouse.web.page.bulk_actions import BATCH_TIME
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
-from pgrouse.web.search.search import DEAD, parse_id
+from pgrouse.web.search.search import parse_id
 from pgrouse.web.search.workflow_graph import (
     cancel_live,
     dead_ids,

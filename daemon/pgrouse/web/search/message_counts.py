@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND, TOPIC_LIMIT, stats
+from pgrouse.client.message_state import WAITING
 from pgrouse.client.queries.worker import count_held, find_workers
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
@@ -56,7 +57,7 @@ COLUMNS = {
     "dead": ("dead_last_day",),
 }
 # What is due later is counted together.
-LATER = {"delayed", "retrying", "waiting"}
+LATER = {*WAITING} - {"ready"}
 COLUMN_OF_STATE = {"ready": "ready", **dict.fromkeys(LATER, "delayed"), "running": "running"}
 ESTIMATED = ("ready", "delayed")
 MAX_WORKERS = 200

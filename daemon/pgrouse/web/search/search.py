@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pgrouse import jsonb
-from pgrouse.client import redrive
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.monitoring.search import FoundPage, find_messages
+from pgrouse.client.message_state import DEAD, LIVE, RESULTS, WAITING
 from pgrouse.client.queries.message import previews
 from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage
@@ -25,10 +25,6 @@ from pgrouse.web.access.database_pool import Connection, Row
 from pgrouse.web.access.redaction import check_content_filters
 from pgrouse.web.http.problem import Problem
 
-WAITING = ("ready", "delayed", "retrying", "waiting")
-LIVE = ("running", *WAITING)
-DEAD = redrive.DEAD
-RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
 GROUPS = {"scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}
 # What a list may be sorted by instead; only its first messages are sorted, up to this number.

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
+from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.dead import dead_details, origins_of
 from pgrouse.client.redrive import MAX_RATE, MIN_RATE, REDRIVEN_OUTCOMES
 from pgrouse.web.access.caller import Caller, Role
@@ -41,7 +42,7 @@ from pgrouse.web.v1.route import StrictRoute
 
 router = APIRouter(prefix="/v1/dead", tags=["dead"], route_class=StrictRoute)
 
-Result = Annotated[str, Field(pattern="^(rejected|failed|lock_expired|expired)$")]
+Result = Annotated[str, Field(pattern=f"^({'|'.join(DEAD)})$")]
 Fingerprint = Annotated[str, Field(max_length=100, pattern="^[0-9a-f]+$")]
 
 

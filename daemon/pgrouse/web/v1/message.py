@@ -14,6 +14,7 @@ from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.monitoring.search import FoundMessage, find_messages
+from pgrouse.client.message_state import LIVE, RESULTS
 from pgrouse.client.queries.message import JSON_COLUMNS, AttemptLog, MessageRecord, find_logs, read_message, topics_of
 from pgrouse.crypto import envelope
 from pgrouse.web.access import fan_out, redaction
@@ -51,9 +52,7 @@ from pgrouse.web.v1.route import StrictRoute
 
 router = APIRouter(prefix="/v1", tags=["messages"], route_class=StrictRoute)
 
-STATES = ("ready", "delayed", "retrying", "waiting", "running")
-RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelled")
-State = Annotated[str, Field(pattern=f"^({'|'.join((*STATES, *RESULTS))})$")]
+State = Annotated[str, Field(pattern=f"^({'|'.join((*LIVE, *RESULTS))})$")]
 
 
 @members_of(FoundMessage, without=("error", "error_fingerprint", "preview"))

@@ -14,7 +14,7 @@ class ListedMessage:
     """A message of a list.
 
     Attributes:
-        state: ready, delayed, retrying, waiting (for an event) or running; of a message that ended, its result.
+        state: ready, delayed, blocked, retrying, waiting (for an event) or running; of one that ended, its result.
         worker: the worker that runs it, or ran it last.
         lock_expires_at: until when the worker has it unless it extends the lock.
     """

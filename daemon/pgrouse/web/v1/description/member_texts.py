@@ -92,7 +92,7 @@ TEXTS = {
     "settled": "The messages that were settled.",
     "since": f"Not before this time, {AT}.",
     "started_at": f"When it started, {AT}.",
-    "state": "ready, delayed, retrying, waiting (for an event) or running; of a message that ended, its result.",
+    "state": "ready, delayed, blocked, retrying, waiting (for an event) or running; of one that ended, its result.",
     "status": "What the worker reports about itself.",
     "target": "What it was done to, if that is no topic.",
     "task": "The name of the task.",

@@ -1,0 +1,7 @@
+"""What messages are called: until they end as `messages.live_state` says, then by their result."""
+
+WAITING = ("ready", "delayed", "blocked", "retrying", "waiting")
+LIVE = (*WAITING, "running")
+# The results of dead messages.
+DEAD = ("rejected", "failed", "lock_expired", "expired")
+RESULTS = ("success", *DEAD, "cancelled")
