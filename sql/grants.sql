@@ -52,7 +52,7 @@ BEGIN
       messages.unregister_worker, messages.touch_http_worker, messages.touch_http_holders, messages.tick,
       messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due, messages.next_ticks'],
-    -- Alerts are delivered by daemons, or by a process apart that an operator runs.
+    -- Alerts are delivered by daemons, or by a separate process that an operator runs.
     ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery,
       messages.alerting_problem'],
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.channel_state,

@@ -24,7 +24,7 @@ BEGIN
   IF EXISTS (SELECT FROM messages.batch AS b WHERE b.id = p_id AND b.finished_at IS NOT NULL) THEN
     RETURN 0;
   END IF;
-  -- Before it is closed, which may finish it: a finished batch was not cancelled.
+  -- This comes before it is closed, which may finish it: a finished batch was not cancelled.
   v_ids := ARRAY(SELECT m.id FROM messages.message AS m WHERE m.batch_id = p_id LIMIT p_limit);
   PERFORM messages.close_batch(p_id);
   UPDATE messages.batch AS b SET cancelled_at = messages.now()

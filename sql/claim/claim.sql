@@ -18,7 +18,7 @@
 -- the size of the batch (payloads, headers and states as text, and bodies) reaches this sum, or sooner once it has half
 -- of it; so the claim takes at least one message, however large it is. `p_lock_duration`: replaces the topic's
 -- `lock_duration`. `p_after_topic`, `p_after_channels` (`{"topic": "channel"}`): where the worker's last claim ended.
--- The claim goes round the topics and channels from there, so that a flood in one topic or channel delays the others by
+-- The claim takes topics and channels in turn from there, so that a flood in one topic or channel delays the others by
 -- one batch at most. Without these arguments a claim continues where the last claim without them ended: for the same
 -- list of topics, and in each topic's channels. That position is a row of `messages.claim_cursor`, so all callers share
 -- it, over any connection. `p_start`: how many messages of the batch begin at once; the others wait in the worker, and

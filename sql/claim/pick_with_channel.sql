@@ -99,9 +99,9 @@ BEGIN
   END LOOP;
 
   IF v_held AND cardinality(v_all.rows) < p_limit THEN
-    -- A message that ended instead of being returned leaves its room to the next; and a round that is not over goes on
-    -- at once. And of one that goes over several claims, the first channels may have changed since: the next round
-    -- begins soon.
+    -- A message that ended instead of being returned leaves its room to the next one. A round that is not over
+    -- continues at once. If a round took several claims, its first channels may have changed since then, so the next
+    -- round begins soon.
     v_all.held_back := true;
     v_all.look_again_at := CASE
       WHEN v_round IS NOT NULL OR num_nonnulls(v_all.over, v_all.expired) > 0 THEN p_now

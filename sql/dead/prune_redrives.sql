@@ -21,7 +21,7 @@ BEGIN
         SELECT e.archived_id, e.redriven_at FROM messages.redrive_log AS e
         WHERE e.redriven_at < v_before ORDER BY e.redriven_at LIMIT p_limit)
       UNION
-      -- And from anywhere among them: those that must stay for long should not hide the others behind them.
+      -- It begins anywhere among them: those that must stay for long should not hide the others behind them.
       (SELECT e.archived_id, e.redriven_at
        FROM messages.redrive_log AS e
        WHERE e.redriven_at < v_before

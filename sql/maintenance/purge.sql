@@ -43,8 +43,7 @@ BEGIN
     ORDER BY d.name, t.topic
   LOOP
     EXIT WHEN v_left <= 0;
-    -- A day is gone through once: it is not begun while rows of it must stay. In the default partition those are passed
-    -- over.
+    -- A day is read once: it is not begun while rows of it must stay. In the default partition such rows are skipped.
     CONTINUE WHEN NOT v_due.is_default AND NOT messages.is_exported(v_due.name);
     v_to := v_due.place + v_left;
     v_did := v_did + messages.purge_archive_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before, true);

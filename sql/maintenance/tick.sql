@@ -43,7 +43,7 @@ BEGIN
   FOREACH task IN ARRAY ARRAY[
     'propagate_missed_ends', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water',
     'maintain_partitions', 'purge', 'recount_depth', 'update_breakers', 'fire_schedules', 'update_conditions', 'prune',
-    -- The last, since settles wait at their commit for the counts that it changes.
+    -- This comes last: settles wait at their commit for the counts that it changes.
     'apply_missed_batch_changes'
   ] LOOP
     BEGIN

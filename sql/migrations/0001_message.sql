@@ -5,7 +5,7 @@
 -- but the CHECKs of a table are parsed and run by every statement that writes a row. As CHECKs these rules took four
 -- fifths of an INSERT and a part of every claim.
 
--- The length is checked apart: a bounded repetition like {0,199} in the pattern took half of the time of every claim.
+-- The length has its own check: a bounded repetition like {0,199} in the pattern took half of the time of every claim.
 -- The "C" collation makes the walk over topics a memcmp, and the same on every server.
 CREATE DOMAIN messages.topic_name AS text COLLATE "C"
   CONSTRAINT message_topic_is_a_name
@@ -35,7 +35,7 @@ CREATE DOMAIN messages.priority_level AS smallint
   CONSTRAINT message_priority_is_0_to_9
     CHECK (VALUE BETWEEN 0 AND 9);
 -- JSON is bounded by its text, since that is how it is handed out: 2,400 bytes stored can be 1.2 GB of text.
--- What is small is not looked at here: its text has 179 MB at most, and content_bytes measures it.
+-- A small payload is not checked here: its text has 179 MB at most, and content_bytes measures it.
 CREATE DOMAIN messages.json_up_to_16_mib AS jsonb
   CONSTRAINT message_payload_fits_16_mib CHECK (
     CASE

@@ -29,8 +29,8 @@ CREATE INDEX alert_xid ON messages.alert (xid);
 CREATE TABLE messages.alert_sink (
   name              text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$'),
   type              text        NOT NULL,
-  -- Every alert that is visible in this snapshot was taken into an incident, or is none of this sink's; NULL = the sink
-  -- is new.
+  -- Every alert that is visible in this snapshot belongs to an incident, or is not for this sink; NULL = the sink is
+  -- new.
   position          pg_snapshot,
   -- Transactions are counted in one cluster: in another one (a restored dump) the position says nothing.
   system_identifier text,

@@ -14,5 +14,5 @@ CREATE TABLE messages.attempt_log (
   left_out   bigint      NOT NULL CHECK (left_out >= 0),
   PRIMARY KEY (message_id, claim_id)
 );
--- The place that messages.prune_orphans has reached: it goes round.
+-- The place that messages.prune_orphans has reached; after the last one it begins again.
 CREATE SEQUENCE messages.orphan_cursor MINVALUE 0;

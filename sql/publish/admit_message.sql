@@ -19,9 +19,9 @@ BEGIN
     RAISE EXCEPTION 'topic % is reserved: names that end with .dlq are those of dead letters', NEW.topic
       USING ERRCODE = 'PGR05', HINT = 'publish to a topic with another name';
   END IF;
-  -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit: so first this look, a
-  -- quarter of what admission costs. What it found is not remembered from row to row: whatever the trigger can
-  -- remember, a publisher can write.
+  -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit. So this check comes
+  -- first: it costs a quarter of the admission. Its result is not kept from row to row: what the trigger can keep, a
+  -- publisher can write.
   IF NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = NEW.topic AND messages.needs_policy_bit(t))
     AND NOT EXISTS (
       SELECT FROM messages.inherited_policy AS d

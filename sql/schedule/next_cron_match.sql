@@ -1,5 +1,5 @@
--- The first local time, at or after a given one, that the fields of a cron expression match; time zones and clocks play
--- no role here.
+-- Returns the first local time, at or after a given one, that the fields of a cron expression match. It knows no time
+-- zones and no clock changes.
 -- Called by: next_tick. Locks: nothing. Result: a whole second; NULL = none within 50 years (29 February on a given
 -- weekday can take 40). Steps over months and days that do not match: some hundred steps for 29 February, some thousand
 -- for a day that never comes. p_from is a whole second.

@@ -177,8 +177,8 @@ AS $$
   ORDER BY w.place
 $$;
 
--- The beginning of a payload for a list, or only its size if it is large: cutting it would require writing it all out
--- first. Of one that is large only its size: to cut it, all of it would have to be written out first.
+-- Return the beginning of a payload for a list, or only its size if it is large: cutting it would require writing it
+-- all out first.
 -- Called by: list_found. p_chars 0 = no preview. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.payload_preview(p_payload jsonb, p_body bytea, p_chars integer)
 RETURNS text

@@ -34,7 +34,7 @@ BEGIN
   GET DIAGNOSTICS v_did = ROW_COUNT;
   BEGIN
     LOCK TABLE messages.waiter, messages.blocked_message, messages.step IN SHARE MODE NOWAIT;
-    -- A statement of its own: the look must be younger than the locks.
+    -- This is a separate statement: its snapshot must be younger than the locks.
     PERFORM setval('messages.awaited_flag', 1)
     WHERE NOT EXISTS (SELECT FROM messages.waiter) AND NOT EXISTS (SELECT FROM messages.blocked_message)
       AND NOT EXISTS (SELECT FROM messages.end_event) AND NOT EXISTS (SELECT FROM messages.step);

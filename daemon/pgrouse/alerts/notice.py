@@ -275,7 +275,7 @@ def _counted(group: Mapping[str, Any]) -> str:
     count = group["messages"]
     if not count:
         return ""
-    # What is ready is estimated from there on; what died is counted.
+    # From there on, ready messages are estimated; dead ones are counted.
     is_estimate = group["kind"] != "dead_rate" and count >= COUNT_BOUND
     return f" ({show_estimate(count, is_estimate=is_estimate)} message{'s' * (count != 1)} now)"
 

@@ -133,7 +133,7 @@ class Waiting:
             yield conn
 
     async def _serve(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        # What was notified before this connection listened was missed.
+        # Notifications from before this connection listened were missed.
         self._due.update(self._waits)
         while True:
             await self._ask(conn)

@@ -39,7 +39,7 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 LITERALS = ("literal", "escaped", "body")
-# What is left of a token, in the same statement.
+# The text before a token, in the same statement.
 AFTER_SCHEMA = re.compile(r"\bSCHEMA\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?$", re.IGNORECASE)
 AFTER_SET = re.compile(r"\b(?:SET|SET\s+LOCAL|SET\s+SESSION|RESET|SHOW)\s+$", re.IGNORECASE)
 # At the beginning of a statement: these are no reserved words.
@@ -49,7 +49,7 @@ IN_NOTIFY = re.compile(r"\b(?:pg_)?notify\s*\(\s*$", re.IGNORECASE)
 # A literal `messages` is a word of English elsewhere.
 IS_COMPARED = re.compile(r"(?:=|<>)\)?\s*$|_privilege\s*\([^()]*$", re.IGNORECASE)
 IN_TO_REG = re.compile(r"\bto_reg(?:namespace|role)\s*\(\s*$", re.IGNORECASE)
-# What is right of it.
+# The text after it.
 QUALIFIES = re.compile(r"\s*\.")
 IS_REG = re.compile(r"\s*::\s*(?:pg_catalog\s*\.\s*)?reg(?:namespace|role)\b", re.IGNORECASE)
 LEFT_CHARS = 80

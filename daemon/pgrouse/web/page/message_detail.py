@@ -101,9 +101,9 @@ def allowed_actions(row: Row, *, is_allowed: bool = True) -> dict[str, bool]:
     state = row["state"]
     is_dead = state in DEAD and row["redriven_as"] is None
     is_small = (row["payload_bytes"] or 0) <= MAX_EDIT_CHARS
-    # What is written by hand would not be encrypted.
+    # A payload that is written by hand would not be encrypted.
     is_encrypted = row["body"] is not None and envelope.read_header(bytes(row["body"])) is not None
-    # Nor is what is edited in part hidden.
+    # An edit would replace what the page hides.
     is_whole = is_small and not is_encrypted and not row["is_redacted"]
     possible = {
         "retry": state in ("delayed", "retrying"),

@@ -24,7 +24,7 @@ from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import DatabasePool, Row
 
 MAX_SHOWN_CHARS = 300
-# What a browser can give where the table speaks of files.
+# A browser cannot name a file: what the form takes instead.
 TAKES_HERE = {"payload_schema": "a JSON Schema, or true"}
 
 

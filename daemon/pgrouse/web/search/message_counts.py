@@ -56,7 +56,7 @@ COLUMNS = {
     "running": ("running",),
     "dead": ("dead_last_day",),
 }
-# What is due later is counted together.
+# Messages that are due later are counted together.
 LATER = {*WAITING} - {"ready"}
 COLUMN_OF_STATE = {"ready": "ready", **dict.fromkeys(LATER, "delayed"), "running": "running"}
 ESTIMATED = ("ready", "delayed")

@@ -430,7 +430,7 @@ def _remaining_batches(capacity: Capacity, on_the_way: list[ClaimRequest]) -> Ca
         return None
     ahead = dict(zip(capacity.topics, capacity.prefetch or [], strict=False))
     slots = [min(count or 0, left.limit) for count in left.slots or []]
-    # What does not wait for a slot is taken first.
+    # Messages that wait for no slot are taken first.
     prefetch = [
         max(0, most - max(0, (count or 0) - ahead.get(topic, 0)))
         for topic, count, most in zip(left.topics, left.slots or [], slots, strict=True)
