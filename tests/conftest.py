@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, settings
 
 from pgrouse.devdb.scratch import Scratch
 from tests import times
+from tests.daemon.proxy import Proxy
+from tests.daemon.receiver import Receiver
 from tests.docs import named_tests
 from tests.server import deadline, servers
 from tests.server.postgres import Database, Postgres
 from tests.server.servers import Missing, Servers
-from tests.sql.queue import Queue
+from tests.sql.queue import Listener, Queue
 
 # Tests that run on all servers of `--pg`, and only on the first unless it names any.
 ON_NAMED_SERVERS = {"sql", "schema", "cron"}
@@ -256,6 +258,35 @@ def db(database: Database) -> psycopg.Connection[Any]:
 def queue(db: psycopg.Connection[Any]) -> Queue:
     """The queue of `database`, through an autocommit connection of the superuser."""
     return Queue(db)
+
+
+@pytest.fixture
+def listen(database: Database) -> Callable[..., Listener]:
+    """`listen("new_message")` returns a listener that receives what is sent from now on."""
+    return lambda *channels: Listener(database.connect(), *channels)
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    """A connection to the database that can be cut, and that can lose an answer."""
+    proxy = Proxy(database.dsn)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def receiver(served: Receiver) -> Receiver:
+    """A server that accepts every request, and keeps it."""
+    served.requests.clear()
+    served.accept()
+    return served
 
 
 @pytest.fixture

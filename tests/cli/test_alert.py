@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,6 @@ from tests.cli.shell import Shell
 from tests.daemon.receiver import Receiver
 from tests.sql.queue import Queue
 from tests.sql.sinks import Sink, raise_alert
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.stop()
-
-
-@pytest.fixture
-def receiver(served: Receiver) -> Receiver:
-    served.requests.clear()
-    served.accept()
-    return served
 
 
 @pytest.fixture

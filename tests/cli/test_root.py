@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from io import StringIO
@@ -31,14 +31,6 @@ from tests.sql.queue import Background, Queue
 
 UNREACHABLE = "host=127.0.0.1 port=1"
 LOCK_IS_AWAITED = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'messages.topic'::regclass)"
-
-
-@pytest.fixture
-def proxy(database: Database) -> Iterator[Proxy]:
-    """A connection to the database that can be cut."""
-    proxy = Proxy(database.dsn)
-    yield proxy
-    proxy.close()
 
 
 def test_help_lists_every_command(shell: Shell) -> None:

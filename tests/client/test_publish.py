@@ -41,15 +41,6 @@ Connection = psycopg.Connection[Any]
 LATER = datetime(2050, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture
-def conn(database: Database) -> Iterator[Connection]:
-    """A caller's connection: not in autocommit mode, with only the rights of a publisher."""
-    with psycopg.connect(database.dsn) as conn:
-        conn.execute("SET ROLE messages_publisher")
-        conn.commit()
-        yield conn
-
-
 def stored(db: Connection, columns: str = "topic, payload") -> list[tuple[Any, ...]]:
     """Return what other connections see, in the order of publishing."""
     return db.execute(f"SELECT {columns} FROM messages.message ORDER BY id").fetchall()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -13,15 +12,6 @@ from pgrouse import InvalidMessage, PredecessorNotFound, publish
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]
-
-
-@pytest.fixture
-def conn(database: Database) -> Iterator[Connection]:
-    """A caller's connection: not in autocommit mode, with only the rights of a publisher."""
-    with psycopg.connect(database.dsn) as conn:
-        conn.execute("SET ROLE messages_publisher")
-        conn.commit()
-        yield conn
 
 
 def edges(db: Connection) -> list[tuple[Any, ...]]:

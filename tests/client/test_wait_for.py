@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,8 @@ from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.usefixtures("only_notifications")
+
 LONG = timedelta(minutes=1)
 # Long enough for every machine, and far shorter than the interval of polls.
 NOTIFIED_S = 30.0
@@ -34,18 +36,6 @@ SESSIONS = """
     WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for_many(%%'
     AND a.state = 'idle' AND a.pid <> pg_backend_pid()
 """
-
-
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(10) as threads:
-        yield threads
-
-
-@pytest.fixture(autouse=True)
-def _only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait without a notification would outlast its test."""
-    monkeypatch.setattr(waiting, "CHECK_EVERY_S", 600.0)
 
 
 def complete(queue: Queue, output: str = '{"n": 1}') -> None:

@@ -17,23 +17,13 @@ from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.usefixtures("only_notifications")
+
 LONG_S = 60.0
 # Long enough for every machine, and far shorter than the interval of polls.
 NOTIFIED_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
 LISTENERS = "SELECT a.pid FROM pg_stat_activity AS a WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()"
-
-
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(10) as threads:
-        yield threads
-
-
-@pytest.fixture(autouse=True)
-def _only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait without a notification would outlast its test."""
-    monkeypatch.setattr(waiting, "CHECK_EVERY_S", 600.0)
 
 
 @pytest.fixture

@@ -11,13 +11,7 @@ from tests.daemon.preloaded import Forked
 from tests.daemon.process import Daemon, Fleet, Journal, execute
 from tests.daemon.runs import Runs
 from tests.server.postgres import Database
-from tests.sql.queue import Listener, Queue
-
-
-@pytest.fixture
-def listen(database: Database) -> Callable[..., Listener]:
-    """`listen("new_message")` listens from this call on."""
-    return lambda *channels: Listener(database.connect(), *channels)
+from tests.sql.queue import Queue
 
 
 @pytest.fixture

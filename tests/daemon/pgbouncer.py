@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.server.deadline import eventually
@@ -84,7 +85,12 @@ class Pgbouncer:
 
 @contextmanager
 def running(dsn: str, mode: str = "transaction") -> Iterator[Pgbouncer]:
-    """Run one in front of a server, in a folder that its user may enter: not that of a test."""
+    """Run one in front of a server, in a folder that its user may enter: not that of a test.
+
+    Where it is not installed, the test is skipped.
+    """
+    if PROGRAM is None:
+        pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
     with tempfile.TemporaryDirectory() as folder:
         pgbouncer = Pgbouncer(dsn, Path(folder))
         pgbouncer.start(mode)

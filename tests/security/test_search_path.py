@@ -247,8 +247,6 @@ def test_a_daemon_calls_no_trap_and_its_handlers_have_the_path_of_their_role(
 def test_behind_a_pooler_a_daemon_calls_no_trap_and_leaves_the_path_to_others(
     fleet: Fleet, trapped: Database, queue: Queue
 ) -> None:
-    if pgbouncer.PROGRAM is None:
-        pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
     with pgbouncer.in_front_of(trapped.dsn) as pooled:
         logged = worked(fleet, queue, dsn=pooled, database={"listen_dsn": trapped.dsn, "prepare": False})
         with psycopg.connect(pooled) as another:

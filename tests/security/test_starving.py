@@ -22,16 +22,6 @@ CLAIM = "SELECT * FROM messages.claim('w', ARRAY['t'], 10)"
 ROWS = 20_000
 
 
-@contextmanager
-def held_snapshot(database: Database) -> Iterator[None]:
-    """Keep vacuum from removing anything, as a long report or a backup does."""
-    conn = database.connect()
-    conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with conn.transaction():
-        conn.execute("SELECT count(*) FROM messages.message")
-        yield
-
-
 def one(queue: Queue, *topics: str) -> tuple[str, str]:
     """Claim one message and complete it, without passing earlier positions; return its topic and channel."""
     (claimed,) = queue.claim(*topics, limit=1)
@@ -150,7 +140,7 @@ def test_behind_a_held_snapshot_the_cost_of_a_claim_from_channels_does_not_grow(
     fresh = queue.buffers(CLAIM)
     nothing = queue.buffers(CLAIM)
     queue.conn.execute("DELETE FROM messages.message")
-    with held_snapshot(database):
+    with database.held_snapshot():
         work_off(queue, channels)
         queue.publish_many(30, channel="c1", wait="1 hour")
         behind = queue.buffers(CLAIM)
@@ -165,7 +155,7 @@ def test_behind_a_held_snapshot_the_cost_of_a_claim_from_channels_does_not_grow(
 
 @pytest.mark.parametrize("channels", [1, 500])
 def test_the_cost_of_next_due_does_not_grow_either(queue: Queue, database: Database, channels: int) -> None:
-    with held_snapshot(database):
+    with database.held_snapshot():
         work_off(queue, channels)
         queue.publish(channel="c1", wait="1 hour")
         raise_marks(queue)

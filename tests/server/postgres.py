@@ -152,6 +152,15 @@ class Database:
         self._connections.append(conn)
         return connection_schema.use(conn, schema_name.current())
 
+    @contextmanager
+    def held_snapshot(self) -> Iterator[None]:
+        """Keep vacuum from removing anything, as a long report or a backup does."""
+        conn = self.connect()
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with conn.transaction():
+            conn.execute("SELECT count(*) FROM messages.message")
+            yield
+
     def disconnect(self) -> None:
         """Close all connections that `connect` made."""
         for conn in self._connections:

@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from tests.server.postgres import Database, Postgres, archive_day
-from tests.sql.queue import Background, Listener, Queue
+from tests.sql.queue import Background, Queue
 
 TABLES = """
     SELECT relname FROM pg_class
@@ -179,12 +179,6 @@ def other(database: Database) -> Queue:
 def third(database: Database) -> Queue:
     """The same queue through a third connection."""
     return Queue(database.connect())
-
-
-@pytest.fixture
-def listen(database: Database) -> Callable[..., Listener]:
-    """`listen("new_message")` returns a listener that receives what is sent from now on."""
-    return lambda *channels: Listener(database.connect(), *channels)
 
 
 @pytest.fixture

@@ -33,14 +33,6 @@ PROMTOOL = shutil.which("promtool")
 SERIES = {MetricKind.COUNTER: ("",), MetricKind.GAUGE: ("",), MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 
 
-@pytest.fixture
-def proxy(database: Database) -> Iterator[Proxy]:
-    """A connection to the database that can be cut."""
-    proxy = Proxy(database.dsn)
-    yield proxy
-    proxy.close()
-
-
 def fleet_of(database: Database) -> str:
     """The metrics that the web server would export."""
 

@@ -6,7 +6,7 @@ Each attempt is counted once, whatever handler it had and whatever answer was lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -113,14 +113,6 @@ def test_each_attempt_is_counted_once_however_it_runs_and_ends(start: Start, que
 
 
 @pytest.fixture
-def proxied(database: Database) -> Iterator[Proxy]:
-    """A connection to the database that can lose an answer."""
-    proxy = Proxy(database.dsn)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a heartbeat update its worker, and report, each time it wakes up."""
     for name in ("REGISTRY_INTERVAL_S", "REGISTRY_RETRY_S", "MAX_PAUSE_S", "LAST_REPORTS_TIMEOUT_S"):
@@ -150,20 +142,20 @@ def beat(dsn: str, metrics: MetricsRecorder, until: Callable[[], object], in_fli
     return asyncio.run(run())
 
 
-def test_a_report_whose_answer_was_lost_is_repeated_and_counted_once(proxied: Proxy, queue: Queue, often: None) -> None:
+def test_a_report_whose_answer_was_lost_is_repeated_and_counted_once(proxy: Proxy, queue: Queue, often: None) -> None:
     metrics = MetricsRecorder()
     metrics.record_end([MESSAGE] * 3, AttemptResult.SUCCESS)
     # Its commit was not confirmed.
-    proxied.lose_the_answer_to("COMMIT", after="record_measures")
+    proxy.lose_the_answer_to("COMMIT", after="record_measures")
 
     def lost_and_then_some() -> bool:
-        if not proxied.answer_was_lost.is_set():
+        if not proxy.answer_was_lost.is_set():
             return False
         if results(queue) == {"job": {"success": 3}}:
             metrics.record_end([MESSAGE], AttemptResult.LOST)
         return results(queue).get("job", {}).get("lost", 0) > 0
 
-    beat(proxied.dsn, metrics, lost_and_then_some)
+    beat(proxy.dsn, metrics, lost_and_then_some)
 
     assert results(queue)["job"]["success"] == 3
     assert results(queue)["job"]["lost"] == metrics.for_topic("job").results[AttemptResult.LOST], (

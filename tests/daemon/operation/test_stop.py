@@ -168,13 +168,6 @@ def test_a_start_that_waits_for_a_lock_continues_when_the_lock_is_released(fleet
     daemon.event("daemon.started")
 
 
-@pytest.fixture
-def proxy(database: Database) -> Iterator[Proxy]:
-    proxy = Proxy(database.dsn)
-    yield proxy
-    proxy.close()
-
-
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_a_daemon_whose_database_does_not_answer_any_more_stops_soon_after_the_shutdown_timeout(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy, is_busy: bool

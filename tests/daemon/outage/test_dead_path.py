@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -26,13 +26,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-
-
-@pytest.fixture
-def proxy(database: Database) -> Iterator[Proxy]:
-    proxy = Proxy(database.dsn)
-    yield proxy
-    proxy.close()
 
 
 @pytest.mark.long

@@ -54,11 +54,6 @@ def daemon(fleet: Fleet) -> Daemon:
 
 
 @pytest.fixture
-def journal(fleet: Fleet) -> Journal:
-    return fleet.journal
-
-
-@pytest.fixture
 def archived(queue: Queue, fleet: Fleet) -> Callable[[int], Any]:
     # Each child that dies is followed by a new one, which has to start first.
     return lambda published: eventually(lambda: queue.archived(published), within_s=30)

@@ -47,11 +47,6 @@ def fleet(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def journal(fleet: Fleet) -> Journal:
-    return fleet.journal
-
-
-@pytest.fixture
 def archived(queue: Queue, fleet: Fleet) -> Callable[[int], Any]:
     """Waits for the end of a message and returns its row of the archive."""
     return lambda published: eventually(lambda: queue.archived(published))

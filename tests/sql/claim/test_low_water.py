@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.server.postgres import Database
@@ -67,21 +65,11 @@ def work_off(queue: Queue, count: int) -> None:
         queue.settle("complete", claimed)
 
 
-@contextmanager
-def held_snapshot(database: Database) -> Iterator[None]:
-    """Keep vacuum from removing dead rows, as a long report or a backup does."""
-    conn = database.connect()
-    conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with conn.transaction():
-        conn.execute("SELECT count(*) FROM messages.message")
-        yield
-
-
 def test_behind_a_held_snapshot_a_claim_costs_a_few_pages_once_there_is_a_mark(
     queue: Queue, database: Database
 ) -> None:
     queue.publish_many(10, wait="1 hour")
-    with held_snapshot(database):
+    with database.held_snapshot():
         work_off(queue, 20_000)
         queue.publish_many(10, wait="1 hour")
         without_mark = queue.buffers(CLAIM)
@@ -96,7 +84,7 @@ def test_behind_a_held_snapshot_a_claim_costs_a_few_pages_once_there_is_a_mark(
 
 
 def test_next_due_and_renotify_cost_a_few_pages_too(queue: Queue, database: Database) -> None:
-    with held_snapshot(database):
+    with database.held_snapshot():
         work_off(queue, 20_000)
         queue.publish(wait="1 hour")
         raise_marks(queue)
@@ -134,7 +122,7 @@ def test_the_mark_is_at_the_oldest_waiting_message(queue: Queue) -> None:
 
 
 def test_a_mark_moves_on_from_where_it_is_and_that_costs_a_few_pages(queue: Queue, database: Database) -> None:
-    with held_snapshot(database):
+    with database.held_snapshot():
         work_off(queue, 20_000)
         raise_marks(queue)
         raise_marks(queue)

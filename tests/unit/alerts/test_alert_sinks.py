@@ -11,7 +11,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,20 +31,6 @@ from tests.unit.alerts.test_alert_notice import AT, DEEP, QUEUE, group, notice
 
 # apprise imports a module that Python 3.13 has no more.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.stop()
-
-
-@pytest.fixture
-def receiver(served: Receiver) -> Receiver:
-    served.requests.clear()
-    served.accept()
-    return served
 
 
 def table(**settings: Any) -> SinkTable:
