@@ -153,7 +153,7 @@ def test_a_sink_uses_its_own_rules_or_else_those_of_all(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> None:
-    page = (Path(__file__).parents[2] / "docs/reference/alerts.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/alerts.md").read_text()
     keys = re.findall(r"^\| `(\w+)` \|", _section(page, "Keys of a sink"), re.MULTILINE)
     kinds = re.findall(r"^\| `(\w+)` \|", _section(page, "What is reported"), re.MULTILINE)
 
@@ -162,7 +162,7 @@ def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> Non
 
 
 def test_every_type_of_sink_has_its_section_with_an_example() -> None:
-    page = (Path(__file__).parents[2] / "docs/reference/alerts.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/alerts.md").read_text()
     sections = re.split(r"^### `(\w+)`.*$", _section(page, "Sinks"), flags=re.MULTILINE)[1:]
 
     assert sorted(sections[::2]) == sorted(TYPES)
