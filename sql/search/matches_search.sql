@@ -1,5 +1,5 @@
 -- Returns whether a message matches a search, except for the time, which the caller checks.
--- Called by: search_running, search_waiting, search_dead, search_ended; written so that the planner inlines it. Locks:
+-- Called by: matches_live, search_dead, search_ended; written so that the planner inlines it. Locks:
 -- nothing.
 CREATE OR REPLACE FUNCTION messages.matches_search(
   p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text,

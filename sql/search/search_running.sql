@@ -15,19 +15,12 @@ DECLARE
 BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
   FOR v_row IN
-    SELECT m.id, m.created_at,
-           messages.matches_search(
-             p_search, m.topic, 'running', m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL
-               THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
-             m.headers, m.locked_by, m.attempts, m.batch_id) AS is_wanted
+    SELECT m.id, m.created_at, messages.matches_live(p_search, m, messages.now()) AS is_wanted
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
       AND m.topic >= coalesce((p_search).topic, '') COLLATE "C"
       AND m.topic <= coalesce((p_search).topic, '~') COLLATE "C"
       AND m.id > coalesce((p_place ->> 0)::bigint, 0)
-      AND m.created_at >= coalesce((p_search).since, '-infinity')
-      AND m.created_at < coalesce((p_search).until, 'infinity')
     ORDER BY m.id
   LOOP
     v_page.examined := v_page.examined + 1;

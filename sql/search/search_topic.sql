@@ -30,15 +30,10 @@ BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
-    SELECT m.id, messages.matches_search(
-             p_search, m.topic,
-             messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, v_now),
-             m.channel, m.key, NULL, NULL, m.payload, m.headers, NULL, m.attempts, m.batch_id) AS is_wanted
+    SELECT m.id, messages.matches_live(p_search, m, v_now) AS is_wanted
     INTO v_row
     FROM messages.message AS m
-    WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
-      AND m.created_at >= coalesce((p_search).since, '-infinity')
-      AND m.created_at < coalesce((p_search).until, 'infinity');
+    WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL;
     IF v_row.is_wanted THEN
       v_page.ids := ARRAY[v_row.id];
       v_page.ended := ARRAY[NULL::timestamptz];
@@ -56,16 +51,8 @@ BEGIN
   WHILE v_channel IS NULL AND (p_search).channel IS NULL AND v_priority IS NOT NULL LOOP
     FOR v_row IN
       SELECT m.id, m.available_at, m.created_at,
-             messages.matches_search(
-               p_search, m.topic,
-               messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, v_now),
-               m.channel, m.key, m.history -> -1 ->> 'error',
-               CASE WHEN (p_search).fingerprint IS NOT NULL
-                 THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
-               m.headers, NULL, m.attempts, m.batch_id)
-             AND ((p_search).key IS NULL OR m.attempts > 0)
-             AND m.created_at >= coalesce((p_search).since, '-infinity')
-             AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
+             messages.matches_live(p_search, m, v_now)
+             AND ((p_search).key IS NULL OR m.attempts > 0) AS is_wanted
       FROM messages.message AS m
       WHERE m.topic = p_topic AND m.priority = v_priority AND m.claim_id IS NULL AND m.channel IS NULL
         AND (m.available_at, m.id) > (v_at, v_id) AND m.available_at >= v_from AND m.available_at <= v_to
@@ -91,16 +78,8 @@ BEGIN
 
   FOR v_row IN
     SELECT m.id, m.channel::text AS channel, m.priority::smallint AS priority, m.available_at, m.created_at,
-           messages.matches_search(
-             p_search, m.topic,
-             messages.live_state(m.id, m.topic, m.channel, m.claim_id, m.available_at, m.history, v_now),
-             m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL
-               THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
-             m.headers, NULL, m.attempts, m.batch_id)
-           AND ((p_search).key IS NULL OR m.attempts > 0)
-           AND m.created_at >= coalesce((p_search).since, '-infinity')
-           AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
+           messages.matches_live(p_search, m, v_now)
+           AND ((p_search).key IS NULL OR m.attempts > 0) AS is_wanted
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
       AND m.channel >= coalesce((p_search).channel, '') COLLATE "C"
