@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from pgrouse.client.call import Call, Rows, function_call, integers, names, value
-from pgrouse.client.message import COLUMNS, Message, read_messages
+from pgrouse.client.calls.processing.settle import COMPLETE
+from pgrouse.client.message import COLUMNS, WIDTH, Message, read_messages
 
 # One statement for all claims, so that it is prepared once.
 OTHER_ARGUMENTS = (
@@ -19,9 +20,10 @@ CLAIM = f"SELECT {COLUMNS} FROM messages.claim(%s, {OTHER_ARGUMENTS}) AS f".enco
 # The snapshot of this statement is older than those of the claim, which looks by statements of its own: it sees what
 # ended before.
 LEFT = "f.held_back::pg_catalog.text, f.next_due_s, CASE WHEN f.id IS NULL THEN messages.oldest_running_xid() END"
+PLACES = f"{OTHER_ARGUMENTS}, %s, %s::pg_catalog.int8"
 CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
     f"SELECT {COLUMNS}, {LEFT} "  # noqa: S608 - names of fields
-    f"FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s, %s::pg_catalog.int8) AS f".encode()
+    f"FROM messages.claim_with_next_due({worker}, {PLACES}) AS f".encode()
     for worker in (
         "%s",
         # Its transaction does not wait for the disk, unless the claim says otherwise: that begins when its arguments
@@ -29,6 +31,12 @@ CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
         "CASE WHEN pg_catalog.set_config('synchronous_commit', 'off', true) OPERATOR(pg_catalog.=) 'off' THEN %s END",
     )
 )
+# The claim begins when the completion is done, for its first argument needs that. Its last row also has what was lost.
+COMPLETE_AND_CLAIM = (
+    f"SELECT {COLUMNS}, {LEFT}, CASE WHEN f.id IS NULL THEN c.lost END "  # noqa: S608 - names of fields
+    f"FROM ({COMPLETE.decode()} AS lost OFFSET 0) AS c CROSS JOIN LATERAL "
+    f"messages.claim_with_next_due(CASE WHEN c.lost IS NOT NULL THEN %s END, {PLACES}) AS f"
+).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +108,5 @@ def _places(slots: Sequence[int | None] | None, *others: Any) -> list[Any]:
 
 def _read_claimed(rows: Rows) -> Claimed:
     # The last row is no message: it says what the claim left.
-    (*_, held_back, next_due_s, oldest_xid) = rows[-1]
+    held_back, next_due_s, oldest_xid, *_ = rows[-1][WIDTH:]
     return Claimed(read_messages(rows[:-1]), held_back, next_due_s, oldest_xid)
