@@ -163,9 +163,10 @@ class WorkerClient:
                 claim.
             disarm: take down the flag, in the transaction of the claim; publishes look for sleepers no longer after it.
         """
-        others = started or logs or arm is not None or disarm
-        if request is not None and len(request.parts) == 1 and not others and _can_go_with_claim(settlements):
-            return await self._by_one_statement(settlements, request.parts[0])
+        kinds = _grouped_by_kind(settlements)
+        others = started or logs or disarm or arm is not None or any(each.progress is not None for each in settlements)
+        if not others and (only := self._only_call(kinds, request)) is not None:
+            return await (await self._send_values(only)).read()
         result = TurnResult()
         async with self.conn.pipeline() as pipeline:
             if arm is not None:
@@ -175,7 +176,6 @@ class WorkerClient:
                 own = await self._send(wake.draw_xid())
                 await pipeline.sync()
             await self._commit_before_settles(pipeline, settlements, logs)
-            kinds = _grouped_by_kind(settlements)
             settled = await self._commit_all_but_last(pipeline, started, kinds)
             if disarm:
                 await self._send(wake.disarm(self.sleeper))
@@ -233,17 +233,24 @@ class WorkerClient:
         # Only the first says that nothing waits for the disk: the next would revoke what the first has found out since.
         return [await self._send(self._claim(each, flush=flush or nth > 0)) for nth, each in enumerate(request.parts)]
 
-    async def _by_one_statement(self, settlements: Sequence[Settlement], request: ClaimRequest) -> TurnResult:
-        """Complete and claim, or only claim, without the cost of a pipeline, which is a third of the client's part."""
-        result = TurnResult()
-        claimed = self._claim(request, flush=bool(settlements))
-        if settlements:
-            both = _as_one(settlement_call(SettleKind.COMPLETE, settlements), claimed)
-            result.lost, found = await (await self._send_values(both)).read()
-        else:
-            found = await (await self._send(claimed)).read()
-        result.add_claim(found)
-        return result
+    def _only_call(
+        self, kinds: list[tuple[SettleKind, list[Settlement]]], request: ClaimRequest | None
+    ) -> Call[TurnResult] | None:
+        """Return the call that settles and claims; None if it takes several.
+
+        A single call needs no pipeline, which costs the client up to a third more.
+        """
+        match kinds, request.parts if request is not None else []:
+            case [], [part]:
+                claimed = self._claim(part, flush=False)
+                return Call(claimed.statement, claimed.values, lambda rows: _turn_result([], claimed.read(rows)))
+            case [(kind, batch)], []:
+                settled = settlement_call(kind, batch)
+                return Call(settled.statement, settled.values, lambda rows: TurnResult(lost=settled.read(rows)))
+            case [(SettleKind.COMPLETE, batch)], [part]:
+                return _as_one(settlement_call(SettleKind.COMPLETE, batch), self._claim(part, flush=True))
+            case _:
+                return None
 
     async def end_backends(self, pids: Collection[int]) -> set[int]:
         """Ask the server to end its processes for lost connections of this one's name; return those that still run.
@@ -357,14 +364,15 @@ def _without_flush(call: Call[T]) -> Call[T]:
     return Call(statement, call.values, lambda rows: call.read([row[:-1] for row in rows]))
 
 
-def _as_one(completion: Call[list[int]], claimed: Call[claim.Claimed]) -> Call[tuple[list[int], claim.Claimed]]:
+def _as_one(completion: Call[list[int]], claimed: Call[claim.Claimed]) -> Call[TurnResult]:
     values = [*completion.values, *claimed.values]
-    return Call(claim.COMPLETE_AND_CLAIM, values, lambda rows: (rows[-1][-1], claimed.read(rows)))
+    return Call(claim.COMPLETE_AND_CLAIM, values, lambda rows: _turn_result(rows[-1][-1], claimed.read(rows)))
 
 
-def _can_go_with_claim(settlements: Sequence[Settlement]) -> bool:
-    """Whether one statement can settle these and claim: that of what most attempts end with, or of nothing."""
-    return all(each.kind is SettleKind.COMPLETE and each.progress is None for each in settlements)
+def _turn_result(lost: list[int], claimed: claim.Claimed) -> TurnResult:
+    result = TurnResult(lost=lost)
+    result.add_claim(claimed)
+    return result
 
 
 def _grouped_by_kind(settlements: Iterable[Settlement]) -> list[tuple[SettleKind, list[Settlement]]]:

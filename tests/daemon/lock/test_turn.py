@@ -14,7 +14,8 @@ from pgrouse.client.worker_client import ClaimRequest, TurnResult, UnwritableVal
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-Turn = Callable[[list[Settlement]], Awaitable[TurnResult]]
+REQUEST = ClaimRequest(["t"], 10)
+Turn = Callable[..., Awaitable[TurnResult]]
 
 
 def complete(messages: list[Message], output: str | None = None) -> list[Settlement]:
@@ -22,12 +23,12 @@ def complete(messages: list[Message], output: str | None = None) -> list[Settlem
 
 
 def run(dsn: str, use: Callable[[Turn], Awaitable[None]]) -> None:
-    """Use the turns of a worker, each of which also claims."""
+    """Use the turns of a worker, each of which also claims unless it has `None` for that."""
 
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
             client = WorkerClient(conn, "w")
-            await use(lambda settlements: client.settle_and_claim(settlements, ClaimRequest(["t"], 10)))
+            await use(lambda settlements, request=REQUEST: client.settle_and_claim(settlements, request))
 
     asyncio.run(main())
 
@@ -66,6 +67,20 @@ def test_a_turn_tells_which_completions_were_lost_and_claims(database: Database,
 
     assert queue.ids() == [lost]
     assert queue.archived(kept).result == "success"
+
+
+@pytest.mark.parametrize("kind", [SettleKind.COMPLETE, SettleKind.RELEASE])
+def test_a_turn_that_only_settles_tells_what_was_lost(database: Database, queue: Queue, kind: SettleKind) -> None:
+    lost, kept, new = queue.publish_many(3)
+
+    async def use(turn: Turn) -> None:
+        claimed = (await turn([], ClaimRequest(["t"], 2))).claimed
+        queue.conn.execute("UPDATE messages.message SET claim_id = claim_id + 1 WHERE id = %s", [lost])
+        assert await turn([Settlement(each, kind) for each in claimed], None) == TurnResult(lost=[lost])
+
+    run(database.dsn, use)
+
+    assert [each.id for each in queue.claim()] == ([new] if kind is SettleKind.COMPLETE else [kept, new])
 
 
 def test_a_turn_whose_claim_fails_completes_nothing(database: Database, queue: Queue) -> None:
