@@ -4,6 +4,8 @@ Lines with a mistake have mypy's `# type: ignore[...]`. mypy itself reports an i
 these lines must have an error, and no other line may have one.
 """
 
+# What is read from JSON has no type.
+# pyright: reportAny=false
 from __future__ import annotations
 
 import json

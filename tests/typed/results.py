@@ -203,19 +203,19 @@ async def steps_awaited(ctx: AsyncContext) -> None:
 
 
 @topic("untyped")
-def untyped(order: Order) -> Any:
+def untyped(order: Order) -> Any:  # pyright: ignore[reportAny]
     return order.id
 
 
 def without_a_type(conn: psycopg.Connection[Any]) -> None:
     assert_type(untyped.publish(conn, Order(id=1)).result(), Any)
     assert_type(drop_receipts.publish(conn, Order(id=1)).result(), Any)
-    value = untyped.publish(conn, Order(id=1)).result()
-    print(value)
+    value = untyped.publish(conn, Order(id=1)).result()  # pyright: ignore[reportAny]
+    print(value)  # pyright: ignore[reportAny]
 
 
 async def without_a_type_awaited(conn: psycopg.AsyncConnection[Any]) -> None:
     assert_type(await (await untyped.publish(conn, Order(id=1))).result(), Any)
     assert_type(await (await drop_receipts.publish(conn, Order(id=1))).result(), Any)
-    value = await (await drop_receipts.publish(conn, Order(id=1))).result()
-    print(value)
+    value = await (await drop_receipts.publish(conn, Order(id=1))).result()  # pyright: ignore[reportAny]
+    print(value)  # pyright: ignore[reportAny]
