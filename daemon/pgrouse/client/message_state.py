@@ -3,5 +3,5 @@
 WAITING = ("ready", "delayed", "blocked", "retrying", "waiting")
 LIVE = (*WAITING, "running")
 # The results of dead messages.
-DEAD = ("rejected", "failed", "lock_expired", "expired")
+DEAD = ("failed", "rejected", "lock_expired", "expired")
 RESULTS = ("success", *DEAD, "cancelled")
