@@ -1,5 +1,5 @@
--- Finds the limit of its topic that a ready message waits for: the concurrency, of all workers or of each, the probes
--- of a breaker, or the rate.
+-- Finds the limit of its topic that a ready message waits for: max_concurrency, worker_concurrency, the probes of a
+-- breaker or dequeue_rate.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message;
 -- full workers: the first 20.
 CREATE OR REPLACE FUNCTION messages.explain_limit(p_topic text, p_policy messages.policy, p_now timestamptz)

@@ -7,7 +7,10 @@ RETURNS boolean
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT messages.matches_search(
+  -- The time comes first: it costs less than what matches_search reads.
+  SELECT p_message.created_at >= coalesce((p_search).since, '-infinity')
+     AND p_message.created_at < coalesce((p_search).until, 'infinity')
+     AND messages.matches_search(
            p_search, p_message.topic,
            messages.live_state(
              p_message.id, p_message.topic, p_message.channel, p_message.claim_id, p_message.available_at,
@@ -16,6 +19,4 @@ AS $$
            CASE WHEN (p_search).fingerprint IS NOT NULL
              THEN messages.error_fingerprint(p_message.history -> -1 ->> 'error') END,
            p_message.payload, p_message.headers, p_message.locked_by, p_message.attempts, p_message.batch_id)
-     AND p_message.created_at >= coalesce((p_search).since, '-infinity')
-     AND p_message.created_at < coalesce((p_search).until, 'infinity')
 $$;

@@ -4,7 +4,7 @@
 -- most `worker.threads` sync handlers run at once, and batches have slots of their own; neither changes.
 --
 -- With a topic, changes how many of its messages the worker runs at once, instead of the topic's `worker_concurrency`.
--- NULL: as many as that. It counts for the next claim of any worker, also over HTTP or on Spark.
+-- NULL: as many as that. It holds from the next claim on, also for a worker over HTTP or on Spark.
 --
 -- Arguments: `p_topic`: a topic that the worker handles, and that has `worker_concurrency`; no pattern.
 -- Result: whether the registry knows the worker.
@@ -14,7 +14,7 @@
 -- Repeat: safe.
 -- Called by: operators.
 -- Inside: A topic that no policy limits is claimed without a look at the worker: so the limit of one worker needs that
--- of all. topic_changed lets the worker look at once.
+-- of all. The NOTIFY of topic_changed makes the worker claim again at once.
 CREATE OR REPLACE FUNCTION messages.scale_worker(
   p_name text, p_concurrency integer DEFAULT NULL, p_topic text DEFAULT NULL
 )

@@ -85,7 +85,7 @@ def test_a_worker_shows_how_many_messages_of_a_topic_it_may_run(visitor: Visitor
 
     expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("mail at most 2 at once")
     page.get_by_role("link", name="Scale w-1").click()
-    page.get_by_label("Of", exact=True).select_option("mail")
+    page.get_by_label("Topic", exact=True).select_option(label="mail: now 2")
     page.get_by_label("Handlers at once").fill("4")
     page.get_by_role("button", name="Scale").click()
     expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("mail at most 4 at once")

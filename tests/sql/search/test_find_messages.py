@@ -169,11 +169,16 @@ def test_errors_and_fingerprints_are_found_also_for_messages_that_will_be_retrie
 
 def test_times_are_those_of_the_publish_and_of_the_end(queue: Queue) -> None:
     old = die_ago(queue, "2 days")
-    new, waiting = die(queue), queue.publish()
+    new, running = die(queue), queue.publish("run")
+    queue.claim("run")
+    waiting, earlier = queue.publish(), queue.publish()
+    queue.conn.execute(
+        "UPDATE messages.message SET created_at = created_at - interval '2 days' WHERE id = %s", [earlier]
+    )
     yesterday = queue.value("SELECT now() - interval '1 day'")
 
-    assert found(queue, since=yesterday) == [waiting, new]
-    assert found(queue, until=yesterday) == [old]
+    assert found(queue, since=yesterday) == [running, waiting, new]
+    assert found(queue, until=yesterday) == [earlier, old]
 
 
 def test_a_search_of_dead_messages_begins_with_the_latest_whatever_their_topics(queue: Queue) -> None:

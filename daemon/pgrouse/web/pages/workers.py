@@ -104,7 +104,8 @@ async def ask_concurrency(
         found = await run_async(conn, find_worker(name))
     if found is None or found.kind != "daemon":
         raise Problem(404, f"worker {name} cannot be scaled: it works over HTTP, or has ended", "not_found")
-    limited = [(topic, topic) for topic in sorted(found.topic_limits) if not is_pattern(topic)]
+    limits = sorted(found.topic_limits.items())
+    limited = [(topic, f"{topic}: now {most:,}") for topic, most in limits if not is_pattern(topic)]
     options = [("", "all its topics"), *limited] if limited else []
     return render(request, "workers/scale.html", worker=found, options=options)
 
