@@ -61,10 +61,7 @@ DECLARE
   v_found     integer;
   v_stopped   integer     := 0;
   v_ended     text;
-  v_by_id     boolean     := false;
-  v_look      record;
-  v_is_plain  boolean     := false;
-  v_is_empty  boolean     := false;
+  v_look      messages.claim_look;
   v_plan      messages.claim_plan;
   v_policy    messages.policy;
   v_lock      interval;
@@ -72,43 +69,20 @@ DECLARE
   v_timeout_s double precision;
   v_flushes   boolean;
   v_last_row  messages.claimed_or_due;
-  v_passed_over jsonb;
 BEGIN
   PERFORM messages.check_claim(p_worker, p_topics, p_limit, p_lock_duration);
   IF v_patterns IS NOT NULL AND p_slots IS NOT NULL THEN
-    -- A topic that has no slot must not be taken for one of a pattern.
-    SELECT coalesce(array_agg(t.topic) FILTER (WHERE (p_slots[t.nth] <= 0) IS NOT TRUE), '{}'),
-           array_agg(t.topic) FILTER (WHERE p_slots[t.nth] <= 0 AND right(t.topic, 1) <> '*')
-    INTO v_wanted, v_except
-    FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth);
+    SELECT t.wanted, t.except_topics INTO v_wanted, v_except
+    FROM messages.topics_with_slots(p_topics, p_slots) AS t;
   END IF;
   IF p_message_id IS NOT NULL AND p_limit > 0 AND v_bytes > 0 THEN
-    -- The same types as below: the plan of the UPDATE is kept for both.
-    SELECT m.topic::text AS topic, m.priority::smallint, m.available_at::timestamptz AS low,
-           m.max_attempts::integer AS first_max_attempts, q.policy, m.ctid,
-           EXISTS (
-             SELECT FROM messages.low_water AS w
-             WHERE w.topic = m.topic AND w.priority = m.priority) AS is_in_directory
-    INTO v_look
-    FROM messages.message AS m
-    CROSS JOIN messages.plain_policy(m.topic) AS q
-    WHERE m.id = p_message_id AND m.claim_id IS NULL AND m.channel IS NULL AND m.available_at <= v_now
-      AND CASE
-            WHEN v_patterns IS NULL THEN
-              m.topic = ANY (p_topics) AND coalesce(p_slots[array_position(p_topics, m.topic::text)], 1) > 0
-            ELSE messages.find_entry(p_topics, v_patterns, m.topic) = ANY (v_wanted)
-          END
-      AND q.is_plain
-      AND (m.expires_at <= v_now OR m.content_bytes > 33554432
-        OR m.attempts >= nullif(coalesce(m.max_attempts, (q.policy).max_attempts), 0)) IS NOT TRUE
-    FOR NO KEY UPDATE OF m SKIP LOCKED;
-    v_by_id := FOUND;
+    v_look := messages.find_notified(p_message_id, p_topics, p_slots, v_patterns, v_wanted, v_now);
   END IF;
   LOOP
-    IF v_by_id THEN
+    IF v_look.row IS NOT NULL THEN
       v_topic := v_look.topic;
       v_plan.policy := v_look.policy;
-      v_plan.picked := (ARRAY[v_look.ctid], 0, NULL, NULL, false, NULL)::messages.picked;
+      v_plan.picked := (ARRAY[v_look.row], 0, NULL, NULL, false, NULL)::messages.picked;
       v_plan.room := 1;
     ELSE
       IF NOT v_is_rest THEN
@@ -130,33 +104,18 @@ BEGIN
         END IF;
       END IF;
 
-      -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next
-      -- one picks and locks: a claim of few messages costs what its statements cost. One in 64 goes the other way, for
-      -- what may be below a low-water mark.
-      SELECT f.priority, f.low, f.first_max_attempts, q.policy,
-             v_slots[v_entry] AS slots,
-             q.is_plain AND NOT c.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0
-               AND (f.first_at > v_now) IS NOT TRUE AS is_plain,
-             f.priority IS NULL AND NOT c.may_have_channels AND NOT v_is_rest AS is_empty,
-             EXISTS (
-               SELECT FROM messages.low_water AS w
-               WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
-      INTO v_look
-      FROM messages.next_priority(v_topic, (-1)::smallint, true) AS f
-      CROSS JOIN messages.may_have_channels(v_topic) AS c
-      CROSS JOIN messages.plain_policy(v_topic) AS q;
+      -- One claim in 64 is not plain, for what may be below a low-water mark.
+      v_look := messages.look_at_topic(v_topic, v_is_rest OR v_claim % 64 = 0, v_now);
       -- Nothing is there: another claim was faster since next_topic saw a message, or the only topic is empty.
-      v_is_empty := v_look.is_empty;
-      CONTINUE WHEN v_is_empty;
+      CONTINUE WHEN v_look.is_empty;
       v_is_rest := false;
-      v_is_plain := v_look.is_plain;
-      IF v_is_plain THEN
+      IF v_look.is_plain THEN
         v_plan.policy := v_look.policy;
-        v_plan.room := least(v_left, v_look.slots);
+        v_plan.room := least(v_left, v_slots[v_entry]);
         v_plan.picked := NULL;
       ELSE
         v_plan := messages.plan_claim(
-          p_worker, v_topic, v_now, v_claim, v_left, v_look.slots, p_prefetch[v_entry], v_bytes,
+          p_worker, v_topic, v_now, v_claim, v_left, v_slots[v_entry], p_prefetch[v_entry], v_bytes,
           p_after_channels ->> v_topic);
         PERFORM messages.archive_unclaimable(v_plan.picked, p_worker);
         v_now := v_plan.at;
@@ -173,7 +132,7 @@ BEGIN
 
     IF v_plan.room > 0 THEN
       v_policy := v_plan.policy;
-      IF (v_by_id OR v_is_plain) AND NOT v_look.is_in_directory THEN
+      IF v_look.is_plain AND NOT v_look.is_in_directory THEN
         PERFORM messages.add_low_water(v_topic, v_look.priority);
       END IF;
       -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim
@@ -210,7 +169,7 @@ BEGIN
             WHERE a.topic = v_topic AND a.priority = v_look.priority AND a.claim_id IS NULL AND a.channel IS NULL
               AND a.available_at >= v_look.low AND a.available_at <= v_now
             ORDER BY a.available_at, a.id
-            LIMIT CASE WHEN v_is_plain THEN v_plan.room ELSE 0 END
+            LIMIT CASE WHEN v_look.is_plain AND v_look.row IS NULL THEN v_plan.room ELSE 0 END
             FOR NO KEY UPDATE SKIP LOCKED) AS n
           WINDOW walk AS (ORDER BY n.available_at, n.id)) AS d
         WHERE d.can_run AND d.bytes_through <= v_bytes / 2) AS r
@@ -234,7 +193,7 @@ BEGIN
         NULL::double precision;
       GET DIAGNOSTICS v_found = ROW_COUNT;
       v_ended := CASE WHEN v_found > 0 THEN v_topic ELSE v_ended END;
-      EXIT WHEN v_by_id;
+      EXIT WHEN v_look.row IS NOT NULL;
       v_left := v_left - v_found;
       v_start := v_start - v_found;
       IF v_slots IS NOT NULL THEN
@@ -249,26 +208,115 @@ BEGIN
       END IF;
       -- The rest of a plain topic goes the other way: other priorities, messages that end instead, and what did not
       -- fit into half of the bytes. How many bytes were claimed is not known here.
-      v_is_rest := v_is_plain AND v_found < v_plan.room AND messages.has_due(v_topic, v_now);
+      v_is_rest := v_look.is_plain AND v_found < v_plan.room AND messages.has_due(v_topic, v_now);
       v_bytes := v_bytes - CASE
-        WHEN NOT v_is_plain THEN (v_plan.picked).bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0
+        WHEN NOT v_look.is_plain THEN (v_plan.picked).bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0
       END;
     END IF;
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
   END IF;
-  IF v_ended IS NULL AND p_look_ahead AND NOT (v_single AND v_is_empty) THEN
-    v_passed_over := v_last_row.held_back;
-    IF v_patterns IS NOT NULL AND p_slots IS NOT NULL THEN
-      v_passed_over := coalesce(v_passed_over, '{}') || (
-        SELECT coalesce(jsonb_object_agg('full ' || t.topic, NULL::text), '{}')
-        FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)
-        WHERE p_slots[t.nth] <= 0);
-    END IF;
-    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, v_passed_over));
+  IF v_ended IS NULL AND p_look_ahead AND NOT (v_single AND v_look.is_empty IS TRUE) THEN
+    v_last_row.next_due_s := date_part(
+      'epoch',
+      messages.next_due(p_topics, messages.passed_over(p_topics, p_slots, v_patterns, v_last_row.held_back)));
   END IF;
   RETURN NEXT v_last_row;
+END
+$$;
+
+-- Returns the topics and patterns of a claim that have a slot. A topic without one must not count as one of a pattern.
+-- Called by: claim_with_next_due, if there are patterns. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.topics_with_slots(
+  p_topics text[], p_slots integer[], OUT wanted text[], OUT except_topics text[]
+)
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT coalesce(array_agg(t.topic) FILTER (WHERE (p_slots[t.nth] <= 0) IS NOT TRUE), '{}'),
+         array_agg(t.topic) FILTER (WHERE p_slots[t.nth] <= 0 AND right(t.topic, 1) <> '*')
+  FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)
+$$;
+
+-- Lock the message that a worker was notified of, if a claim may take it alone: it is ready, and its topic is plain.
+-- Called by: claim_with_next_due, with its arguments; p_patterns: those of p_topics; p_wanted: the topics and patterns
+-- that have a slot. Locks: the row, which is passed over if another session has locked it. Result: NULLs = make the
+-- claim without it.
+CREATE OR REPLACE FUNCTION messages.find_notified(
+  p_message_id bigint, p_topics text[], p_slots integer[], p_patterns text[], p_wanted text[], p_now timestamptz
+)
+RETURNS messages.claim_look
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_look messages.claim_look;
+BEGIN
+  SELECT m.topic::text, m.priority::smallint, m.available_at::timestamptz, m.max_attempts::integer, q.policy, m.ctid,
+         true, false,
+         EXISTS (
+           SELECT FROM messages.low_water AS w
+           WHERE w.topic = m.topic AND w.priority = m.priority)
+  INTO v_look
+  FROM messages.message AS m
+  CROSS JOIN messages.plain_policy(m.topic) AS q
+  WHERE m.id = p_message_id AND m.claim_id IS NULL AND m.channel IS NULL AND m.available_at <= p_now
+    AND CASE
+          WHEN p_patterns IS NULL THEN
+            m.topic = ANY (p_topics) AND coalesce(p_slots[array_position(p_topics, m.topic::text)], 1) > 0
+          ELSE messages.find_entry(p_topics, p_patterns, m.topic) = ANY (p_wanted)
+        END
+    AND q.is_plain
+    AND (m.expires_at <= p_now OR m.content_bytes > 33554432
+      OR m.attempts >= nullif(coalesce(m.max_attempts, (q.policy).max_attempts), 0)) IS NOT TRUE
+  FOR NO KEY UPDATE OF m SKIP LOCKED;
+  RETURN v_look;
+END
+$$;
+
+-- Returns what a claim has to know of a topic before it picks. Most topics are plain: no message has a channel, nothing
+-- limits claims. One statement tells, and the next one picks and locks: a claim of few messages costs what its
+-- statements cost.
+-- Called by: claim_with_next_due. p_thorough: the topic counts as one that is not plain. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.look_at_topic(p_topic text, p_thorough boolean, p_now timestamptz)
+RETURNS messages.claim_look
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_look messages.claim_look;
+BEGIN
+  SELECT p_topic, f.priority, f.low, f.first_max_attempts, q.policy, NULL::tid,
+         q.is_plain AND NOT c.may_have_channels AND NOT p_thorough AND (f.first_at > p_now) IS NOT TRUE,
+         f.priority IS NULL AND NOT c.may_have_channels AND NOT p_thorough,
+         EXISTS (
+           SELECT FROM messages.low_water AS w
+           WHERE w.topic = p_topic AND w.priority = f.priority)
+  INTO v_look
+  FROM messages.next_priority(p_topic, (-1)::smallint, true) AS f
+  CROSS JOIN messages.may_have_channels(p_topic) AS c
+  CROSS JOIN messages.plain_policy(p_topic) AS q;
+  RETURN v_look;
+END
+$$;
+
+-- Adds to what limits hold back the topics that have no slot in the worker: those of a pattern do not count either.
+-- Called by: claim_with_next_due, with its arguments. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.passed_over(
+  p_topics text[], p_slots integer[], p_patterns text[], p_held_back jsonb
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+BEGIN
+  IF p_patterns IS NULL OR p_slots IS NULL THEN
+    RETURN p_held_back;
+  END IF;
+  RETURN coalesce(p_held_back, '{}') || (
+    SELECT coalesce(jsonb_object_agg('full ' || t.topic, NULL::text), '{}')
+    FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)
+    WHERE p_slots[t.nth] <= 0);
 END
 $$;
 

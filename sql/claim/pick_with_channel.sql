@@ -17,18 +17,15 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_rounds     jsonb   := coalesce(nullif(current_setting('messages.channel_rounds', true), ''), '{}')::jsonb;
-  v_round      jsonb   := v_rounds -> p_policy.topic;
+  v_resumed    boolean := v_rounds ? p_policy.topic;
+  v_round      messages.channel_round;
+  v_is_over    boolean := true;
   v_all        messages.picked := row('{}', 0, NULL, NULL, false, NULL);
   v_picked     messages.picked;
   v_walk       text    := 'channels ' || p_policy.topic;
   v_low        timestamptz;
   v_due        messages.due_places;
   v_cursor     text    := p_after;
-  v_from       text;
-  v_after      text;
-  v_wrapped    boolean;
-  v_held       boolean := coalesce((v_round ->> 'held')::boolean, false);
-  v_until      timestamptz := (v_round ->> 'until')::timestamptz;
   v_look_at    integer := p_limit;
   v_looks      integer := greatest(2000, 4 * p_limit);
   v_looked     integer;
@@ -48,15 +45,14 @@ BEGIN
   IF p_after IS NULL THEN
     v_cursor := messages.read_claim_cursor(v_walk);
   END IF;
-  v_from := CASE WHEN v_round IS NULL THEN v_cursor ELSE v_round ->> 'from' END;
-  v_after := coalesce(v_round ->> 'after', v_cursor, '');
-  v_wrapped := coalesce((v_round ->> 'wrapped')::boolean, v_cursor IS NULL);
-  v_round := NULL;
+  v_round := CASE
+    WHEN v_resumed THEN jsonb_populate_record(NULL::messages.channel_round, v_rounds -> p_policy.topic)
+    ELSE row(v_cursor, coalesce(v_cursor, ''), v_cursor IS NULL, false, NULL)::messages.channel_round
+  END;
   WHILE cardinality(v_all.rows) < p_limit AND v_all.bytes < p_bytes LOOP
     IF v_looks <= 0 THEN
-      EXIT WHEN v_round IS NOT NULL;
-      v_round := jsonb_build_object(
-        'from', v_from, 'after', v_after, 'wrapped', v_wrapped, 'held', v_held, 'until', v_until);
+      EXIT WHEN NOT v_is_over;
+      v_is_over := false;
       EXIT WHEN v_all.rows <> '{}' OR p_policy.limits_channels;
       -- Nothing was found so far, and something is due: this once what has been due longest.
       v_channels := v_due.channels;
@@ -65,25 +61,25 @@ BEGIN
       SELECT n.channels, n.priorities, n.looked, n.reached
       INTO v_channels, v_priorities, v_looked, v_reached
       FROM messages.next_channels(
-        p_policy.topic, v_due, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks,
-        CASE WHEN v_held THEN 8 ELSE 2 END) AS n;
+        p_policy.topic, v_due, v_round.after, CASE WHEN v_round.wrapped THEN v_round.upto END, p_now, v_look_at, v_low,
+        v_looks, CASE WHEN v_round.held THEN 8 ELSE 2 END) AS n;
       IF v_reached IS NULL THEN
-        EXIT WHEN v_wrapped;
-        v_wrapped := true;
-        v_after := '';
+        EXIT WHEN v_round.wrapped;
+        v_round.wrapped := true;
+        v_round.after := '';
         CONTINUE;
       END IF;
-      v_after := v_reached;
+      v_round.after := v_reached;
       -- Most of the channels may be at their limits: look at more and more of them at once.
       v_looks := v_looks - v_looked;
       v_look_at := least(1000, 4 * v_look_at);
       CONTINUE WHEN v_channels IS NULL;
     END IF;
-    IF v_held AND p_policy.limits_channels THEN
+    IF v_round.held AND p_policy.limits_channels THEN
       -- Such a look takes twice as long as walking over the pair: both together count as three.
       v_looks := v_looks - 2 * cardinality(v_channels);
-      SELECT u.channels, u.priorities, least(v_until, u.until)
-      INTO v_channels, v_priorities, v_until
+      SELECT u.channels, u.priorities, least(v_round.until, u.until)
+      INTO v_channels, v_priorities, v_round.until
       FROM messages.unheld_channels(p_policy, v_channels, v_priorities, p_now) AS u;
       CONTINUE WHEN v_channels IS NULL;
     END IF;
@@ -91,37 +87,40 @@ BEGIN
     v_picked := messages.pick_shares(
       p_policy, p_now, v_channels, v_priorities, p_limit, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes,
       v_low);
-    v_held := v_held OR v_picked.held_back;
-    v_until := least(v_until, v_picked.look_again_at);
+    v_round.held := v_round.held OR v_picked.held_back;
+    v_round.until := least(v_round.until, v_picked.look_again_at);
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
       v_all.over || v_picked.over, v_all.expired || v_picked.expired, false, NULL);
   END LOOP;
 
-  IF v_held AND cardinality(v_all.rows) < p_limit THEN
+  IF v_round.held AND cardinality(v_all.rows) < p_limit THEN
     -- A message that ended instead of being returned leaves its room to the next one. A round that is not over
     -- continues at once. If a round took several claims, its first channels may have changed since then, so the next
     -- round begins soon.
     v_all.held_back := true;
     v_all.look_again_at := CASE
-      WHEN v_round IS NOT NULL OR num_nonnulls(v_all.over, v_all.expired) > 0 THEN p_now
-      WHEN v_rounds ? p_policy.topic THEN least(v_until, p_now + interval '1 s')
-      ELSE v_until
+      WHEN NOT v_is_over OR num_nonnulls(v_all.over, v_all.expired) > 0 THEN p_now
+      WHEN v_resumed THEN least(v_round.until, p_now + interval '1 s')
+      ELSE v_round.until
     END;
   END IF;
-  IF v_round IS NOT NULL OR v_rounds ? p_policy.topic THEN
-    v_rounds := v_rounds - p_policy.topic || CASE
-      WHEN v_round IS NULL THEN '{}' ELSE jsonb_build_object(p_policy.topic, v_round)
-    END;
+  IF v_resumed OR NOT v_is_over THEN
+    v_rounds := v_rounds - p_policy.topic;
+    IF NOT v_is_over THEN
+      v_rounds := v_rounds || jsonb_build_object(p_policy.topic, v_round);
+    END IF;
     PERFORM set_config('messages.channel_rounds', v_rounds::text, false);
   END IF;
   IF v_all.rows <> '{}' THEN
     PERFORM messages.add_low_water(p_policy.topic, (-1)::smallint);
     IF p_after IS NULL THEN
-      v_after := coalesce(
-        v_round ->> 'after',
-        (SELECT m.channel FROM messages.message AS m WHERE m.ctid = v_all.rows[cardinality(v_all.rows)]));
-      PERFORM messages.save_claim_cursor(v_walk, v_after, v_cursor);
+      v_reached := CASE
+        WHEN v_is_over THEN (
+          SELECT m.channel FROM messages.message AS m WHERE m.ctid = v_all.rows[cardinality(v_all.rows)])
+        ELSE v_round.after
+      END;
+      PERFORM messages.save_claim_cursor(v_walk, v_reached, v_cursor);
     END IF;
     IF p_policy.limits_channels THEN
       PERFORM messages.charge_channel_rates(p_policy, v_all.rows);

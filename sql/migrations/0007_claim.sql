@@ -57,6 +57,30 @@ CREATE TYPE messages.claim_plan AS (
   is_stopped boolean
 );
 
+-- The view of one topic that a claim has before it picks: see messages.look_at_topic. row: a single message to claim,
+-- which messages.find_notified has locked.
+CREATE TYPE messages.claim_look AS (
+  topic              text,
+  priority           smallint,
+  low                timestamptz,
+  first_max_attempts integer,
+  policy             messages.policy,
+  row                tid,
+  is_plain           boolean,
+  is_empty           boolean,
+  is_in_directory    boolean
+);
+
+-- A round over the channels of one topic: see messages.pick_with_channel. The next look begins behind `after`; once it
+-- has wrapped, the round ends with `upto`. held: a limit made it skip some that are due; until: when to look again.
+CREATE TYPE messages.channel_round AS (
+  upto    text,
+  after   text,
+  wrapped boolean,
+  held    boolean,
+  until   timestamptz
+);
+
 -- The places, i.e. (channel, priority) pairs, of one topic that have a due message: see messages.oldest_due_channels.
 CREATE TYPE messages.due_places AS (
   channels   text[],
