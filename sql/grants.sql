@@ -82,7 +82,8 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy,
       messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed,
       messages.is_printable'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.topic_matches, messages.patterns_of, messages.inherits_from'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.topic_matches, messages.patterns_of, messages.inherits_from,
+      messages.worker_of'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.is_paused,
       messages.live_state, messages.due_at, messages.is_blocked, messages.topic_state, messages.explain,
       messages.lock_policies, messages.lock_holders'],
@@ -134,7 +135,7 @@ BEGIN
       messages.live_state, messages.due_at, messages.is_blocked, messages.list_topics, messages.unhandled_topics,
       messages.explain, messages.workflow, messages.workflow_state, messages.workflow_messages, messages.list_exports'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.open_conditions, messages.lock_holders,
-      messages.topic_matches, messages.patterns_of, messages.inherits_from'],
+      messages.topic_matches, messages.patterns_of, messages.inherits_from, messages.worker_of'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
     ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_messages,

@@ -48,6 +48,7 @@ NOT_BOUND = {
         "topic_matches",
         "patterns_of",
         "inherits_from",
+        "worker_of",
     },
     "called by pg_cron": {
         "expire_locks",

@@ -7,27 +7,24 @@ from datetime import datetime, timedelta
 
 from pgrouse.client.call import Call, decoded, first, query_call, select_call, values
 
-# The claim loops of a daemon claim under its name and their number.
-WORKER = (
-    "CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', "
-    "'') END AS worker"
-)
-BY_WORKER_AND_TOPIC = f"""
+BY_WORKER_AND_TOPIC = """
   SELECT r.worker, r.topic, count(*) AS count,
          extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
   FROM (
-    SELECT {WORKER}, m.topic, m.locked_at FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT %(most)s
+    SELECT messages.worker_of(m.locked_by) AS worker, m.topic, m.locked_at
+    FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT %(most)s
   ) AS r
-  GROUP BY r.worker, r.topic"""  # noqa: S608 - constants only
+  GROUP BY r.worker, r.topic"""
 # The locked rows are few; of each worker those that run longest.
-LONGEST = f"""
+LONGEST = """
   SELECT m.*,
          row_number() OVER (PARTITION BY m.worker ORDER BY m.locked_at, m.id) AS place,
          count(*) OVER (PARTITION BY m.worker) AS total
   FROM (
-    SELECT {WORKER}, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress
+    SELECT messages.worker_of(m.locked_by) AS worker, m.id, m.topic, m.channel, m.attempts, m.locked_at,
+           m.lock_expires_at, m.progress
     FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT 20000
-  ) AS m"""  # noqa: S608 - constants only
+  ) AS m"""
 COUNTS = """
   SELECT
     count(*) FILTER (WHERE w.state = 'working') AS working,
