@@ -83,7 +83,7 @@ BEGIN
       messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed,
       messages.is_printable'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.topic_matches, messages.patterns_of, messages.inherits_from,
-      messages.worker_of'],
+      messages.worker_of, messages.topic_regexps'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.is_paused,
       messages.live_state, messages.due_at, messages.is_blocked, messages.topic_state, messages.explain,
       messages.lock_policies, messages.lock_holders'],
@@ -135,7 +135,8 @@ BEGIN
       messages.live_state, messages.due_at, messages.is_blocked, messages.list_topics, messages.unhandled_topics,
       messages.explain, messages.workflow, messages.workflow_state, messages.workflow_messages, messages.list_exports'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.open_conditions, messages.lock_holders,
-      messages.topic_matches, messages.patterns_of, messages.inherits_from, messages.worker_of'],
+      messages.topic_matches, messages.patterns_of, messages.inherits_from, messages.worker_of,
+      messages.topic_regexps'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
     ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_messages,

@@ -18,7 +18,7 @@ BEGIN
       (ARRAY['search_path=pg_catalog, pg_temp'], '
         check_backoff check_breaker check_channel check_policy check_topic doctor examine_connections examine_holders
         examine_server examine_settings examine_snapshots jsonb_text_bytes long_number_bytes notify notify_inserted
-        prune_cron_history'),
+        prune_cron_history topic_regexps'),
       -- They look up a few rows of a table that may be large. A plan that is right for an empty table is wrong for a
       -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
       -- README.md (Plans) says what the statements do for the rest.

@@ -5,8 +5,7 @@ The server has the same definition, `messages.topic_matches`; a test compares th
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -57,22 +56,6 @@ def find(names: Iterable[str], topic: str) -> str | None:
     """Return which of several names and patterns a topic belongs to: its own name, else the most specific pattern."""
     known = names if isinstance(names, set | frozenset | dict) else set(names)
     return next((each for each in (topic, *patterns_of(topic)) if each in known), None)
-
-
-def to_regexps(patterns: Sequence[str]) -> list[str]:
-    """Return the regular expressions for `topic ~ ANY (…)` in SQL, as `messages.topic_regexps` does."""
-    return [_to_regexp(each) for each in patterns]
-
-
-def _to_regexp(pattern: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._:-]*\*{0,2}", pattern):
-        return "(?!x)x"
-    name = pattern.rstrip("*").replace(".", "[.]")
-    if pattern == "**" or pattern.endswith(".**"):
-        return f"^(?!.*[.]dlq$|[*]$){name}.*$"
-    if pattern.endswith(".*"):
-        return f"^(?!.*[.]dlq$){name}(?:[^.*]*|[*])$"
-    return f"^{name}" if is_pattern(pattern) else f"^{name}$"
 
 
 def by_topic(values: dict[str, V]) -> dict[str, V]:

@@ -32,7 +32,8 @@ AS $$
            array_agg(i.sink ORDER BY i.sink) AS sinks, max(i.notified_at) AS notified_at,
            min(i.first_message_id) AS first_message_id, max(i.last_message_id) AS last_message_id
     FROM messages.alert_incident AS i
-    WHERE i.topic IS NULL OR i.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[])
+    WHERE i.topic IS NULL OR i.topic = ANY (p_topics)
+      OR i.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[])
     GROUP BY i.kind, i.topic, i.result, i.error_fingerprint
   ), open AS MATERIALIZED (
     SELECT o.* FROM messages.open_conditions(p_topics, p_limit, true) AS o
@@ -42,7 +43,8 @@ AS $$
     (SELECT c.kind, nullif(c.topic, ''), c.since, c.ended_at, c.count, c.what, c.fix
      FROM messages.condition AS c
      WHERE p_over AND c.ended_at IS NOT NULL
-       AND (c.topic = '' OR c.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
+       AND (c.topic = '' OR c.topic = ANY (p_topics)
+         OR c.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
      ORDER BY c.ended_at DESC LIMIT p_limit)
   ), incident AS (
     SELECT c.kind, c.topic, NULL AS result, NULL AS error_fingerprint, c.since AS began_at, c.ended_at, c.count, c.what,

@@ -37,7 +37,8 @@ AS $$
         SELECT FROM explained AS e WHERE e.kind = c.kind AND coalesce(e.topic, c.topic) = c.topic)
   ) AS o
   LEFT JOIN messages.condition AS k ON k.kind = o.kind AND k.topic = coalesce(o.topic, '') AND k.ended_at IS NULL
-  WHERE (o.topic IS NULL OR o.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
+  WHERE (o.topic IS NULL OR o.topic = ANY (p_topics)
+      OR o.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
     AND (p_silenced OR messages.silence_of(o.kind, o.topic, NULL) IS NULL)
   ORDER BY o.kind <> 'workers_down', severity, o.since, o.kind, o.topic
   LIMIT p_limit

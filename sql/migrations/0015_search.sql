@@ -5,6 +5,7 @@
 CREATE TYPE messages.search AS (
   topic       text,
   may         text[],
+  may_match   text[],
   states      text[],
   channel     text,
   key         text,

@@ -5,7 +5,7 @@
 -- Arguments: `p_states`: those of `messages.live_state`, and results. `p_error`: a text that the last error contains,
 -- ignoring case. `p_path`: a jsonpath that must match in the payload; with `p_value`, a match must equal that value (a
 -- string, a number, true, false or null). `p_since`, `p_until`: for ended messages, when they ended; for the others,
--- when they were published. `p_topics`: LIKE patterns, one of which the
+-- when they were published. `p_topics`: names, patterns, and beginnings of names that end with `*`, one of which the
 -- topic has to match. `p_preview`: how many characters of each payload to return. `p_after`: `place` of the previous
 -- page, with the same filters. `p_headers`: an object that the headers contain. `p_worker`: the worker that runs the
 -- message, or ended it, or one of its claim loops (`w/0` for `w`) did; of messages that wait, none is known.
@@ -102,8 +102,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'use the place of the page before, with the same filters';
   END IF;
   v_search := (
-    p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value),
-    p_headers, p_worker, p_attempts,
+    p_topic, p_topics, messages.topic_regexps(p_topics), p_states, p_channel, p_key, p_error, p_fingerprint, NULL,
+    jsonb_build_object('value', p_value), p_headers, p_worker, p_attempts,
     -- Nothing of a batch ends before the batch was created.
     greatest(p_since, (SELECT b.created_at FROM messages.batch AS b WHERE b.id = p_batch_id)), p_until, p_batch_id);
   BEGIN

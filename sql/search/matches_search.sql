@@ -11,7 +11,7 @@ LANGUAGE sql
 STABLE
 AS $$
   SELECT ((p_search).topic IS NULL OR p_topic = (p_search).topic)
-     AND ((p_search).may IS NULL OR p_topic ~ ANY ((p_search).may))
+     AND ((p_search).may IS NULL OR p_topic = ANY ((p_search).may) OR p_topic ~ ANY ((p_search).may_match))
      AND ((p_search).states IS NULL OR p_state = ANY ((p_search).states))
      AND ((p_search).channel IS NULL OR p_channel = (p_search).channel)
      AND ((p_search).key IS NULL OR p_key = (p_search).key)

@@ -12,7 +12,7 @@ AS $$
 DECLARE
   v_topics text[]      := ARRAY(
     SELECT t.topic FROM messages.dead_topics() AS t (topic)
-    WHERE (p_search).may IS NULL OR t.topic ~ ANY ((p_search).may));
+    WHERE (p_search).may IS NULL OR t.topic = ANY ((p_search).may) OR t.topic ~ ANY ((p_search).may_match));
   v_at     timestamptz := coalesce((p_place ->> 0)::timestamptz, 'infinity');
   v_id     bigint      := coalesce((p_place ->> 1)::bigint, 9223372036854775807);
   v_page messages.search_page;

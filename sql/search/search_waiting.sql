@@ -16,7 +16,7 @@ DECLARE
 BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
   WHILE v_topic IS NOT NULL LOOP
-    IF (p_search).may IS NULL OR v_topic ~ ANY ((p_search).may) THEN
+    IF (p_search).may IS NULL OR v_topic = ANY ((p_search).may) OR v_topic ~ ANY ((p_search).may_match) THEN
       v_part := messages.search_topic(
         p_search, v_topic, v_place, p_limit - cardinality(v_page.ids), p_max_examined - v_page.examined);
       v_page.ids := v_page.ids || v_part.ids;

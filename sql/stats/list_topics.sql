@@ -30,9 +30,7 @@ AS $$
     WHERE w.handles AND right(t.topic, 1) <> '*'
   ) AS k
   WHERE k.topic > p_after
-    -- Names are compared: a regular expression for each of hundreds would be compiled for each topic.
-    AND (k.topic = ANY (p_topics) OR k.topic ~ ANY ((SELECT messages.topic_regexps(ARRAY(
-      SELECT t.topic FROM unnest(p_topics) AS t (topic) WHERE right(t.topic, 1) = '*')))::text[]))
+    AND (k.topic = ANY (p_topics) OR k.topic ~ ANY ((SELECT messages.topic_regexps(p_topics))::text[]))
   ORDER BY k.topic
   LIMIT p_limit
 $$;

@@ -15,5 +15,5 @@ LANGUAGE sql
 IMMUTABLE PARALLEL SAFE
 SECURITY DEFINER
 AS $$
-  SELECT p_topic OPERATOR(pg_catalog.~) (messages.topic_regexps(ARRAY[p_pattern]))[1]
+  SELECT p_topic = p_pattern OR p_topic ~ ANY (messages.topic_regexps(ARRAY[p_pattern]))
 $$;

@@ -74,7 +74,7 @@ BEGIN
         SELECT a.topic, a.result, a.attempts, a.created_at, a.archived_at, a.batch_id, false
         FROM messages.message_archive AS a WHERE a.id = p.id) AS f
       LIMIT 1 OFFSET 0) AS s ON true
-    WHERE v_all OR s.topic ~ ANY (v_regexps)
+    WHERE v_all OR s.topic = ANY (p_topics) OR s.topic ~ ANY (v_regexps)
   ), after AS (
     SELECT o.message_id, array_agg(o.id ORDER BY o.place) AS ids
     FROM (

@@ -49,6 +49,7 @@ NOT_BOUND = {
         "patterns_of",
         "inherits_from",
         "worker_of",
+        "topic_regexps",
     },
     "called by pg_cron": {
         "expire_locks",

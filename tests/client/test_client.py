@@ -200,7 +200,7 @@ def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Clie
 def test_no_pattern_of_topics_fits_no_schedule(queue: Queue) -> None:
     queue.schedule("nightly")
 
-    found = [run(queue.conn, find_schedules(regexps=regexps)) for regexps in ((), [".*"], None)]
+    found = [run(queue.conn, find_schedules(topics=topics)) for topics in ((), ["*"], None)]
 
     assert [len(each) for each in found] == [0, 1, 1]
 

@@ -130,7 +130,7 @@ MAY_CALL = {
         *("signal", "signal_key", "sign_signal", "check_signal"),
         *("unblock", "workflow", "workflow_state", "workflow_messages"),
         *("create_batch", "close_batch", "batch_progress", "cancel_batch", "redrive_batch"),
-        *("topic_matches", "inherits_from", "patterns_of", "worker_of"),
+        *("topic_matches", "inherits_from", "patterns_of", "worker_of", "topic_regexps"),
         *("latency", "throughput", "quantile", "unpack_histogram", "snapshot_age"),
         "check_topic",
         "topic_changed",
@@ -163,7 +163,7 @@ MAY_CALL = {
         "lineage",
         "list_exports",
         *("workflow", "workflow_state", "workflow_messages"),
-        *("topic_matches", "inherits_from", "patterns_of", "worker_of"),
+        *("topic_matches", "inherits_from", "patterns_of", "worker_of", "topic_regexps"),
         *("latency", "throughput", "quantile", "unpack_histogram", "snapshot_age"),
     },
     "maintainer": {
@@ -289,6 +289,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_li
         "inherits_from",
         "patterns_of",
         "worker_of",
+        "topic_regexps",
     }
     invokers = {row.proname for row in queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE NOT f.prosecdef")}
 

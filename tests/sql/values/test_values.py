@@ -75,7 +75,7 @@ def test_a_worker_cannot_set_an_invalid_clock(member: Queue) -> None:
     assert member.call("now") is not None
 
 
-# messages.topic_regexps: the regular expressions by which topics are chosen.
+# messages.topic_matches and topic_regexps: how topics are chosen.
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,12 @@ def test_only_a_star_at_the_end_stands_for_other_characters(
 ) -> None:
     queue.conn.execute(f"SET standard_conforming_strings = {standard}".encode())
 
-    assert queue.conn.execute("SELECT %s ~ ANY (messages.topic_regexps(%s))", [topic, [wanted]]).fetchone() == (found,)
+    assert queue.call("topic_matches", wanted, topic) is found
+
+
+def test_no_name_of_a_topic_is_compiled_as_a_regular_expression(queue: Queue) -> None:
+    """A session keeps only 32 of them."""
+    assert queue.call("topic_regexps", ["a", "b.c", "b.*", "d*"]) == ["^(?!.*[.]dlq$)b[.](?:[^.*]*|[*])$", "^d"]
 
 
 # format_interval: format_interval: durations as text for people.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from pgrouse.client.call import Call, first, nothing, query_call, select_call
+from pgrouse.client.queries.topic_filter import VISIBLE, as_array
 from pgrouse.config.duration import AnyDuration, parse, to_timedelta
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.errors import InvalidSetting
 
-INCIDENTS = """
+INCIDENTS = f"""
   SELECT i.sink, i.kind, messages.alert_severity(i.kind) AS severity, i.topic, i.result, i.error_fingerprint,
          CASE WHEN i.state <> 'over' AND silence.id IS NOT NULL THEN 'silenced' ELSE i.state END AS state,
          i.count, i.pending, i.silenced, i.notifications, i.notified_at, i.escalated_at, i.due_at, i.first_at,
@@ -21,7 +22,7 @@ INCIDENTS = """
   FROM messages.alert_incident AS i
   CROSS JOIN LATERAL (SELECT messages.silence_of(i.kind, i.topic, i.error_fingerprint) AS id) AS silence
   WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(over)s OR i.state <> 'over')
-    AND (%(regexps)s::text[] IS NULL OR i.topic ~ ANY (%(regexps)s))"""
+    AND {VISIBLE.format("i.topic")}"""  # noqa: S608 - constants only
 UNDELIVERED = b"""
   SELECT count(*) AS count, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s
   FROM (
@@ -188,7 +189,7 @@ COUNTS = ("dead_per_hour", "min_workers")
 
 
 def find_incidents(
-    sink: str | None = None, *, over: bool, most: int, regexps: list[str] | None = None
+    sink: str | None = None, *, over: bool, most: int, topics: Sequence[str] | None = None
 ) -> Call[list[Incident]]:
     """Read what the sinks were told, the latest first.
 
@@ -196,10 +197,10 @@ def find_incidents(
         sink: only this one.
         over: also what is over.
         most: how many at most.
-        regexps: only of topics that match one of these.
+        topics: only of these: names, patterns, or beginnings that end with *. None = all.
     """
     clauses = "ORDER BY f.last_at DESC, f.sink LIMIT %(most)s"
-    return query_call(INCIDENTS, Incident, clauses, sink=sink, over=over, most=most, regexps=regexps)
+    return query_call(INCIDENTS, Incident, clauses, sink=sink, over=over, most=most, topics=as_array(topics))
 
 
 def find_sinks() -> Call[list[SinkRecord]]:

@@ -8,15 +8,16 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from pgrouse.client.call import Call, Rows, decoded, query_call, values
+from pgrouse.client.queries.topic_filter import WANTED, as_array
 
 ACTIONS = "SELECT a.* FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807)"
 LATEST = f"{ACTIONS} ORDER BY a.id DESC LIMIT %(most_read)s"
-# regexps: the patterns of the topics that a caller may see; NULL = all. An action on no topic, or also on a topic that
+# topics: those that a caller may see; NULL = all. An action on no topic, or also on a topic that
 # fits no pattern, is only for callers that see all topics.
-FILTERED = """
-  WHERE (%(regexps)s::text[] IS NULL OR (f.topic ~ ANY (%(regexps)s) AND NOT EXISTS (
-      SELECT FROM jsonb_path_query(f.detail, '$.topics[*]') AS o (topic)
-      WHERE NOT (o.topic #>> '{}') ~ ANY (%(regexps)s))))
+FILTERED = f"""
+  WHERE (%(topics)s::text[] IS NULL OR ({WANTED.format("f.topic")} AND NOT EXISTS (
+      SELECT FROM jsonb_array_elements_text(jsonb_path_query_array(f.detail, '$.topics[*]')) AS o (topic)
+      WHERE NOT {WANTED.format("o.topic")})))
     AND (%(actor)s::text IS NULL OR f.actor = %(actor)s)
     AND (%(action)s::text IS NULL OR translate(f.action, '_.', '  ') = translate(%(action)s, '_.', '  '))
     AND (%(topic)s::text IS NULL OR f.topic = %(topic)s OR f.detail -> 'topics' ? %(topic)s)
@@ -57,7 +58,8 @@ class ActionFilters(TypedDict, total=False):
     """Which actions to find; None = any.
 
     Attributes:
-        regexps: regular expressions; all topics of the action fit one. None = any topic or none.
+        topics: names, patterns, or beginnings that end with *; all topics of the action fit one. None = any topic or
+            none.
         actor: by this user or token.
         action: of this name; blanks stand for underscores and dots.
         topic: on this topic, also together with others.
@@ -66,7 +68,7 @@ class ActionFilters(TypedDict, total=False):
         until: before this time.
     """
 
-    regexps: Sequence[str] | None
+    topics: Sequence[str] | None
     actor: str | None
     action: str | None
     topic: str | None
@@ -86,11 +88,11 @@ def find_actions(
         most_read: look through at most this many actions; None = all.
         **filters: which.
     """
-    regexps, target = filters.get("regexps"), filters.get("target")
+    target = filters.get("target")
     is_id = target is not None and target.isascii() and target.isdecimal() and int(target[:25]) < 2**63
     values: dict[str, Any] = dict.fromkeys(ActionFilters.__annotations__) | filters
     values |= {
-        "regexps": None if regexps is None else list(regexps),
+        "topics": as_array(filters.get("topics")),
         "target_id": int(target) if target and is_id else None,
     }
     relation = ACTIONS if most_read is None else LATEST

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pgrouse.client.call import Call, query_call, values
+from pgrouse.client.queries.topic_filter import VISIBLE, as_array
 
 # Deferred and released attempts are not counted: nothing ended with them. now(), not messages.now(): the planner must
 # see how little that is.
@@ -17,8 +18,8 @@ BUSIEST = """
   GROUP BY m.{name}
   ORDER BY sum(m.success + m.retried + m.rejected + m.failed + m.lock_expired) DESC, m.{name}
   LIMIT %(most)s"""
-VISIBLE = "AND (%(regexps)s::text[] IS NULL OR m.topic ~ ANY (%(regexps)s))"
-BUSIEST_TOPICS = BUSIEST.format(table="measure", name="topic", visible=VISIBLE).encode()
+OF_TOPICS = f"AND {VISIBLE.format('m.topic')}"
+BUSIEST_TOPICS = BUSIEST.format(table="measure", name="topic", visible=OF_TOPICS).encode()
 BUSIEST_WORKERS = BUSIEST.format(table="worker_measure", name="worker", visible="").encode()
 TIMES = f"""
   SELECT n.place, n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95,
@@ -27,7 +28,7 @@ TIMES = f"""
     SELECT messages.unpack_histogram(sum(m.waits)) AS waits, messages.unpack_histogram(sum(m.runs)) AS runs,
            messages.unpack_histogram(sum(m.wakes)) AS wakes
     FROM messages.measure AS m
-    WHERE m.minute >= date_trunc('minute', now() - %(since)s::interval) {VISIBLE}
+    WHERE m.minute >= date_trunc('minute', now() - %(since)s::interval) {OF_TOPICS}
     OFFSET 0
   ) AS s
   CROSS JOIN LATERAL (VALUES (1, 'wait', s.waits), (2, 'run', s.runs), (3, 'wake', s.wakes)) AS k (place, name, counts)
@@ -52,16 +53,15 @@ class MeasuredTime:
     p99: float | None
 
 
-def busiest_topics(since: timedelta, regexps: Sequence[str] | None = None, most: int | None = None) -> Call[list[str]]:
+def busiest_topics(since: timedelta, topics: Sequence[str] | None = None, most: int | None = None) -> Call[list[str]]:
     """Read the topics in which most attempts ended within a time.
 
     Args:
         since: how far back.
-        regexps: only topics that fit one of these regular expressions.
+        topics: only these: names, patterns, or beginnings that end with *. None = all.
         most: how many; None = all.
     """
-    patterns = None if regexps is None else list(regexps)
-    return Call(BUSIEST_TOPICS, {"since": since, "regexps": patterns, "most": most}, values)
+    return Call(BUSIEST_TOPICS, {"since": since, "topics": as_array(topics), "most": most}, values)
 
 
 def busiest_workers(since: timedelta, most: int) -> Call[list[str]]:
@@ -69,10 +69,9 @@ def busiest_workers(since: timedelta, most: int) -> Call[list[str]]:
     return Call(BUSIEST_WORKERS, {"since": since, "most": most}, values)
 
 
-def measured_times(since: timedelta, regexps: Sequence[str] | None = None) -> Call[list[MeasuredTime]]:
+def measured_times(since: timedelta, topics: Sequence[str] | None = None) -> Call[list[MeasuredTime]]:
     """Read how long messages waited, ran and took to wake a worker within a time: three rows.
 
     Arguments as of busiest_topics.
     """
-    patterns = None if regexps is None else list(regexps)
-    return query_call(TIMES, MeasuredTime, "ORDER BY f.place", since=since, regexps=patterns)
+    return query_call(TIMES, MeasuredTime, "ORDER BY f.place", since=since, topics=as_array(topics))

@@ -9,17 +9,17 @@ from typing import Any, Literal, TypedDict
 
 from pgrouse.client.call import Call, Rows, decoded, first, nothing, query_call, select_call, values
 from pgrouse.client.queries.message import STATE
+from pgrouse.client.queries.topic_filter import VISIBLE, WANTED, as_array
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_options import BackoffKind, BackoffOptions
-from pgrouse.topic_pattern import to_regexps
 
 LOCAL_TIMES = b"""
   SELECT pg_catalog.to_char(t.at AT TIME ZONE %s, 'Dy YYYY-MM-DD HH24:MI:SS')
   FROM pg_catalog.unnest(%s::pg_catalog.timestamptz[]) WITH ORDINALITY AS t (at, place) ORDER BY t.place"""
-RUN_TIMES = """
+RUN_TIMES = f"""
   SELECT s.name, s.topic, s.last_fired_at, CASE WHEN s.paused_at IS NULL THEN s.next_tick END AS next_tick
   FROM messages.schedule AS s
-  WHERE s.topic ~ ANY (%(wanted)s::text[])"""
+  WHERE {WANTED.format("s.topic")}"""  # noqa: S608 - constants only
 # Each is looked up: OFFSET 0 keeps the planner from reading whole tables.
 RUNS = f"""
   SELECT r.*, s.state
@@ -48,10 +48,7 @@ EDITABLE = (
 COLUMNS = ("name", *EDITABLE, "declared_by")
 # Those that may be NULL.
 OPTIONAL = ("channel", "key", "headers", "max_attempts", "timeout", "backoff", "retention")
-PAGE = (
-    "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(regexps)s::pg_catalog.text[] IS NULL"
-    " OR f.topic OPERATOR(pg_catalog.~) ANY (%(regexps)s)) ORDER BY f.name LIMIT %(most)s"
-)
+PAGE = f"WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND {VISIBLE.format('f.topic')} ORDER BY f.name LIMIT %(most)s"
 
 
 class ScheduleParts(TypedDict, total=False):
@@ -193,21 +190,21 @@ class RunTimes:
 
 
 def find_schedules(
-    *, after: str = "", regexps: Sequence[str] | None = None, most: int | None = None
+    *, after: str = "", topics: Sequence[str] | None = None, most: int | None = None
 ) -> Call[list[Schedule]]:
     """Read schedules, by name.
 
     Args:
         after: only those with a name after this one.
-        regexps: only those whose topic fits one of these regular expressions.
+        topics: only those of these topics: names, patterns, or beginnings that end with *. None = all.
         most: how many; None = all.
     """
-    return select_call("schedule_state", Schedule, PAGE, after=after, regexps=_array(regexps), most=most)
+    return select_call("schedule_state", Schedule, PAGE, after=after, topics=as_array(topics), most=most)
 
 
-def list_schedules(*, regexps: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
+def list_schedules(*, topics: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
     """Read schedules, by name, without the payloads, which may be large. Arguments as of find_schedules."""
-    return select_call("schedule_state", ScheduleSummary, PAGE, after="", regexps=_array(regexps), most=most)
+    return select_call("schedule_state", ScheduleSummary, PAGE, after="", topics=as_array(topics), most=most)
 
 
 def find_schedule(name: str) -> Call[Schedule | None]:
@@ -227,7 +224,7 @@ def runs_of(names: Sequence[str], most: int) -> Call[list[PastRun]]:
 
 def run_times(wanted: Sequence[str], most: int) -> Call[list[RunTimes]]:
     """Read when schedules run, by name: those whose topic fits these names, or beginnings that end with *."""
-    return query_call(RUN_TIMES, RunTimes, "ORDER BY f.name LIMIT %(most)s", wanted=to_regexps(wanted), most=most)
+    return query_call(RUN_TIMES, RunTimes, "ORDER BY f.name LIMIT %(most)s", topics=list(wanted), most=most)
 
 
 def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
@@ -273,11 +270,6 @@ def delete_schedule(name: str) -> Call[bool]:
 def local_times(ticks: Sequence[datetime], time_zone: str) -> Call[list[str]]:
     """Say what the clocks of a time zone show at these times."""
     return Call(LOCAL_TIMES, [time_zone, list(ticks)], values)
-
-
-def _array(patterns: Sequence[str] | None) -> list[str] | None:
-    """Return patterns as psycopg sends an array; none of them are an empty array, which fits nothing."""
-    return None if patterns is None else list(patterns)
 
 
 def _is_any(rows: Rows) -> bool:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from pgrouse.client.call import Call, Rows, query_call, select_call
+from pgrouse.client.queries.topic_filter import WANTED
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS
-from pgrouse.topic_pattern import patterns_of, to_regexps
+from pgrouse.topic_pattern import patterns_of
 
 Policy = dict[str, Any]
 
@@ -34,10 +35,10 @@ ENDED = """
          m.success + m.retried + m.rejected + m.failed + m.lock_expired AS ended
   FROM messages.measure AS m
   WHERE m.minute > now() - interval '1 hour' AND m.topic = ANY (%(topics)s)"""
-DIED = """
+DIED = f"""
   SELECT c.topic, c.result, sum(c.count)::bigint AS count FROM messages.dead_count AS c
-  WHERE c.topic ~ ANY (%(wanted)s::text[])
-  GROUP BY c.topic, c.result"""
+  WHERE {WANTED.format("c.topic")}
+  GROUP BY c.topic, c.result"""  # noqa: S608 - constants only
 WAITING = b"""
   SELECT count(*), coalesce(max(f.id), 0), (SELECT coalesce(max(m.id), 0) FROM messages.message AS m)
   FROM (
@@ -156,7 +157,7 @@ def dead_counts(wanted: Sequence[str], first: Sequence[str], most: int) -> Call[
         most: how many counts.
     """
     clauses = "ORDER BY f.topic = ANY (%(first)s) DESC, f.count DESC LIMIT %(most)s"
-    return query_call(DIED, DeadCount, clauses, wanted=to_regexps(wanted), first=list(first), most=most)
+    return query_call(DIED, DeadCount, clauses, topics=list(wanted), first=list(first), most=most)
 
 
 def count_waiting(topic: str, most: int) -> Call[tuple[int, int]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pgrouse.topic_pattern import matches, to_regexps
+from pgrouse.topic_pattern import matches
 
 if TYPE_CHECKING:
     from pgrouse.web.access.redaction import Redactor
@@ -60,9 +61,9 @@ class Caller:
         return self.sees_all or any(matches(pattern, topic) for pattern in self.topics)
 
     @property
-    def regexps(self) -> list[str] | None:
-        """The regular expressions for `topic ~ ANY (…)` in SQL; None: the caller may see all topics."""
-        return None if self.sees_all else to_regexps(self.topics)
+    def limited_to(self) -> Sequence[str] | None:
+        """Its topics, for lists that are limited to some; None: the caller may see all topics."""
+        return None if self.sees_all else self.topics
 
 
 # On loopback, while no token was ever created: any user who can reach the port can also read the configuration.

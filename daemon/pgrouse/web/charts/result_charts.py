@@ -56,7 +56,7 @@ async def read_bars(conn: Connection, caller: Caller, since: timedelta, bars: in
     """Read how attempts ended in each part of a time, of all topics that the caller may see."""
     if caller.sees_all:
         return await read_rows(conn, throughput(since, bars=bars))
-    topics = await run_async(conn, busiest_topics(since, caller.regexps))
+    topics = await run_async(conn, busiest_topics(since, caller.limited_to))
     # If there are no topics: the bars of a topic that cannot exist, in which nothing ended.
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics or [""]]
     return [_sum_bars(parts) for parts in same_bars(of_each)]
@@ -90,7 +90,7 @@ async def read_topic_charts(
 
     These show attempts per second, and how long they ran and waited.
     """
-    topics = await run_async(conn, busiest_topics(since, caller.regexps, MAX_LINES))
+    topics = await run_async(conn, busiest_topics(since, caller.limited_to, MAX_LINES))
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics]
     return topics, _charts(topics, of_each)
 

@@ -93,7 +93,7 @@ def _values(given: dict[str, str], before: str, caller: Caller) -> dict[str, Any
         **{name: value or None for name, value in given.items()},
         "since": search.parse_time(given["since"], "since"),
         "until": search.parse_time(given["until"], "until"),
-        "regexps": caller.regexps,
+        "topics": caller.limited_to,
         "before": int(before) if before else None,
     }
 

@@ -114,7 +114,7 @@ async def read_measures(conn: Connection, caller: Caller, subject: str) -> Conte
     names, charts = await _read_charts(conn, caller, since, grouping) if grouping else ([], result_charts(bars))
     per_s, rate_s = _rate(bars)
     return {
-        "latency": await run_async(conn, measured_times(since, caller.regexps)),
+        "latency": await run_async(conn, measured_times(since, caller.limited_to)),
         "per_s": per_s,
         "rate_s": rate_s,
         "ended": count_results(bars),

@@ -50,7 +50,7 @@ STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the schedules of the topics that the caller may see."""
-    found = await run_async(conn, queries.list_schedules(regexps=caller.regexps, most=MAX_ROWS))
+    found = await run_async(conn, queries.list_schedules(topics=caller.limited_to, most=MAX_ROWS))
     runs: dict[str, list[PastRun]] = {each.name: [] for each in found}
     for run in await run_async(conn, queries.runs_of(list(runs), SPARK_RUNS)):
         runs[run.schedule].insert(0, run)

@@ -147,7 +147,7 @@ class Search:
             "batch_id": parse_id(self.batch, "batch") if self.batch else None,
             "since": parse_time(self.since, "since"),
             "until": parse_time(self.until, "until"),
-            "topics": caller.regexps,
+            "topics": caller.limited_to,
             "limit": 50,
             "after": None,
             "preview": 0,

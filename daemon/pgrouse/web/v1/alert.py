@@ -216,7 +216,7 @@ async def list_alerts(
     limit: Limit = 100,
 ) -> Response:
     """List what each sink was told about each group of alerts, the latest first; with `over` also what is over."""
-    found = await run_read(request, find_incidents(sink, over=over, most=limit, regexps=caller.regexps))
+    found = await run_read(request, find_incidents(sink, over=over, most=limit, topics=caller.limited_to))
     return ApiResponse({"alerts": list(map(AlertInfo.of, found))})
 
 

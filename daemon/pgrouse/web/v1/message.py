@@ -189,7 +189,7 @@ async def list_messages(request: Request, caller: Viewer, filters: Annotated[Mes
         batch_id=filters.batch,
         states=filters.state,
         headers=header_filter(filters.header or ""),
-        topics=caller.regexps,
+        topics=caller.limited_to,
         after=None if after is None else json.dumps(after),
     )
     page = await run_read(request, call)

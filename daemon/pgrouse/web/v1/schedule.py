@@ -200,7 +200,7 @@ async def list_schedules(
 ) -> Response:
     """List the schedules."""
     after = cursor.decode_name("schedules", cursor_)
-    found = await run_read(request, queries.find_schedules(after=after, regexps=caller.regexps, most=limit))
+    found = await run_read(request, queries.find_schedules(after=after, topics=caller.limited_to, most=limit))
     end = cursor.encode_end("schedules", [each.name for each in found], limit)
     return ApiResponse({"schedules": [_detail(caller, each) for each in found], "next": end})
 

@@ -312,7 +312,7 @@ async def list_audit_entries(
         check_permission(caller, Role.OPERATOR, topic)
     call = find_actions(
         before=cursor.decode_id("audit", cursor_),
-        regexps=caller.regexps,
+        topics=caller.limited_to,
         actor=actor,
         action=action,
         topic=topic,
