@@ -84,6 +84,18 @@ class DeclaredSchedule:
     place: Place
 
 
+class OwnPublishOptions(MessageOptions, total=False):
+    """The keyword arguments with which a topic publishes.
+
+    Attributes:
+        topic: the topic of the message, needed if this is a pattern of topics.
+        cipher: encrypts it, if the topic is one of the cipher's topics. A context needs no cipher here.
+    """
+
+    topic: str | None
+    cipher: Cipher | None
+
+
 class Topic(Generic[Payload, P, R_co, Output_co]):
     """A topic and its handler. The decorator `topic` creates it.
 
@@ -113,10 +125,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         self,
         conn: AnyAsyncConnection | AsyncContext[Any] | AsyncBatchContext[Any] | AsyncClient,
         payload: Payload,
-        *,
-        topic: str | None = None,
-        cipher: Cipher | None = None,
-        **options: Unpack[MessageOptions],
+        **options: Unpack[OwnPublishOptions],
     ) -> Awaited[AsyncMessageHandle[Output_co]]: ...
 
     @overload
@@ -124,10 +133,7 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         self,
         conn: AnyBlockingConnection | Context[Any] | BatchContext[Any] | Client,
         payload: Payload,
-        *,
-        topic: str | None = None,
-        cipher: Cipher | None = None,
-        **options: Unpack[MessageOptions],
+        **options: Unpack[OwnPublishOptions],
     ) -> MessageHandle[Output_co]: ...
 
     def publish(
@@ -158,10 +164,8 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyAsyncConnection,
         payloads: Iterable[Payload],
         *,
-        topic: str | None = None,
-        cipher: Cipher | None = None,
         returning: Literal[False] = False,
-        **options: Unpack[MessageOptions],
+        **options: Unpack[OwnPublishOptions],
     ) -> Awaited[PublishedMany]: ...
 
     @overload
@@ -170,10 +174,8 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyAsyncConnection,
         payloads: Iterable[Payload],
         *,
-        topic: str | None = None,
-        cipher: Cipher | None = None,
         returning: Literal[True],
-        **options: Unpack[MessageOptions],
+        **options: Unpack[OwnPublishOptions],
     ) -> Awaited[list[AsyncMessageHandle[Output_co]]]: ...
 
     @overload
@@ -182,10 +184,8 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyBlockingConnection,
         payloads: Iterable[Payload],
         *,
-        topic: str | None = None,
-        cipher: Cipher | None = None,
         returning: Literal[False] = False,
-        **options: Unpack[MessageOptions],
+        **options: Unpack[OwnPublishOptions],
     ) -> PublishedMany: ...
 
     @overload
@@ -194,10 +194,8 @@ class Topic(Generic[Payload, P, R_co, Output_co]):
         conn: AnyBlockingConnection,
         payloads: Iterable[Payload],
         *,
-        topic: str | None = None,
-        cipher: Cipher | None = None,
         returning: Literal[True],
-        **options: Unpack[MessageOptions],
+        **options: Unpack[OwnPublishOptions],
     ) -> list[MessageHandle[Output_co]]: ...
 
     def publish_many(
