@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from pgrouse.client.call import Call, run_async
+from pgrouse.client.call import run_async
 from pgrouse.client.calls import batch as calls
 from pgrouse.client.queries.batch import BatchWord, find_batches
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.format import plural
-from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, writing
-from pgrouse.web.access.security import Operator, Viewer, check_permission
+from pgrouse.web.access.caller import Caller
+from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.page import view
 from pgrouse.web.page.view import Context, View
 from pgrouse.web.search.search import SIZES, parse_id, parse_size, parse_time
-from pgrouse.web.v1.batch import read_visible
+from pgrouse.web.v1.batch import operate, read_visible
 
 router = APIRouter()
 
@@ -87,7 +87,7 @@ async def batch(request: Request, batch_id: str, caller: Viewer) -> Response:
 @router.post("/batches/{batch_id}/close")
 async def close(request: Request, batch_id: int, caller: Operator) -> Response:
     """Close it."""
-    was_open = await _act(request, caller, batch_id, calls.close_batch(batch_id))
+    was_open = await operate(request, caller, batch_id, calls.close_batch(batch_id))
     text = f"Batch {batch_id} is closed." if was_open else f"Batch {batch_id} was closed already."
     return await view.action_result(request, caller, ONE, text, str(batch_id))
 
@@ -95,7 +95,7 @@ async def close(request: Request, batch_id: int, caller: Operator) -> Response:
 @router.post("/batches/{batch_id}/cancel")
 async def cancel(request: Request, batch_id: int, caller: Operator, reason: Reason = "") -> Response:
     """Cancel what has not ended."""
-    did = await _act(request, caller, batch_id, calls.cancel_batch(batch_id, reason.strip() or None, PAGE))
+    did = await operate(request, caller, batch_id, calls.cancel_batch(batch_id, reason.strip() or None, PAGE))
     more = " Cancel again for the rest." if did == PAGE else ""
     text = f"{plural(did, 'message')} cancelled.{more}"
     return await view.action_result(request, caller, ONE, text, str(batch_id))
@@ -104,15 +104,7 @@ async def cancel(request: Request, batch_id: int, caller: Operator, reason: Reas
 @router.post("/batches/{batch_id}/redrive")
 async def redrive(request: Request, batch_id: int, caller: Operator) -> Response:
     """Put its dead messages back."""
-    rows = await _act(request, caller, batch_id, calls.redrive_batch(batch_id, PAGE))
+    rows = await operate(request, caller, batch_id, calls.redrive_batch(batch_id, PAGE))
     back = sum(each.outcome in REDRIVEN_OUTCOMES for each in rows)
     left = f"; {len(rows) - back:,} stay dead" if back < len(rows) else ""
     return await view.action_result(request, caller, ONE, f"{plural(back, 'message')} redriven{left}.", str(batch_id))
-
-
-async def _act(request: Request, caller: Caller, batch_id: int, call: Call[Any]) -> Any:
-    """Do something to a batch; its messages may be of any topic."""
-    check_permission(caller, Role.OPERATOR)
-    async with writing(request, caller) as conn:
-        await read_visible(conn, caller, batch_id)
-        return await run_async(conn, call)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import psycopg
 from fastapi import APIRouter, Form, Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from pgrouse.client.call import Call, run_async
+from pgrouse.client.call import run_async
 from pgrouse.client.calls import schedule as calls
 from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries import schedule as queries
@@ -21,16 +21,14 @@ from pgrouse.config.validation_text import describe
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, decode, encode
 from pgrouse.web.access.caller import Caller, Role
-from pgrouse.web.access.database_pool import Connection, Row, reading, run_write, writing
+from pgrouse.web.access.database_pool import Connection, Row, reading, run_write
 from pgrouse.web.access.redaction import differs, shown_json
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem, database_problem
 from pgrouse.web.page import view
 from pgrouse.web.page.page import render
 from pgrouse.web.page.view import Context, View
-from pgrouse.web.v1.schedule import ScheduleChangeRequest, columns
-
-T = TypeVar("T")
+from pgrouse.web.v1.schedule import ScheduleChangeRequest, columns, operate, read_visible
 
 router = APIRouter()
 
@@ -59,7 +57,7 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
 
 async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read one schedule: its next runs, and what it did."""
-    found = await _find(conn, caller, subject)
+    found = await read_visible(conn, caller, Role.VIEWER, subject)
     return {
         "schedule": _shown(caller, found),
         "kinds": STATE_KINDS,
@@ -80,13 +78,6 @@ def run_kind(run: PastRun) -> str:
     if run.outcome != "published":
         return {"dropped": "bad", "missed": "warn", "paused": "warn"}.get(run.outcome, "")
     return "bad" if run.state in DEAD else {"success": "good", "retrying": "warn"}.get(run.state or "", "info")
-
-
-async def _find(conn: Connection, caller: Caller, name: str) -> Schedule:
-    found = await run_async(conn, queries.find_schedule(name))
-    if found is None or not caller.sees(found.topic):
-        raise Problem(404, f"there is no schedule {name}", "not_found")
-    return found
 
 
 def _shown(caller: Caller, found: Schedule) -> Row:
@@ -150,6 +141,8 @@ async def schedule(request: Request, name: str, caller: Viewer) -> Response:
 class ScheduleForm(BaseModel):
     """A schedule as it was typed."""
 
+    model_config = ConfigDict(str_strip_whitespace=True)
+
     name: str = Field("", max_length=200)
     cron: str = Field(max_length=200)
     topic: str = Field(max_length=200)
@@ -174,25 +167,19 @@ class ScheduleForm(BaseModel):
         Raises:
             Problem: 422, the payload, the headers, the jitter or a setting of the messages cannot be read.
         """
-        given = {
-            "cron": self.cron.strip(),
-            "topic": self.topic.strip(),
-            "time_zone": self.time_zone.strip() or "UTC",
-            "headers": _json("headers", self.headers) if self.headers.strip() else None,
-            "channel": self.channel.strip() or None,
-            "key": self.key.strip() or None,
-            "priority": self.priority,
+        given = self.model_dump(exclude={"name", "payload"}) | {
+            "time_zone": self.time_zone or "UTC",
+            "headers": _json("headers", self.headers) if self.headers else None,
+            "channel": self.channel or None,
+            "key": self.key or None,
             "jitter": _jitter(self.jitter),
-            "missed": self.missed,
-            "missed_limit": self.missed_limit,
-            "while_paused": self.while_paused,
             **self._own_policy(),
         }
-        return given | ({"payload": _json("payload", self.payload)} if self.payload.strip() else {})
+        return given | ({"payload": _json("payload", self.payload)} if self.payload else {})
 
     def _own_policy(self) -> dict[str, Any]:
         """Return what its messages have instead of their topic; None where nothing was typed."""
-        typed = {name: text for name in OWN_SETTINGS if (text := getattr(self, name).strip())}
+        typed = {name: text for name in OWN_SETTINGS if (text := getattr(self, name))}
         try:
             given: dict[str, Any] = {
                 name: decode(text, name) if name == "max_attempts" or text.startswith("{") else text
@@ -210,7 +197,7 @@ class ScheduleForm(BaseModel):
 @router.post("/schedules")
 async def add(request: Request, caller: Operator, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Add a schedule."""
-    name, values = form.name.strip(), form.values()
+    name, values = form.name, form.values()
     check_permission(caller, Role.OPERATOR, values["topic"])
     try:
         await run_write(request, caller, queries.add_schedule(values | {"name": name}))
@@ -224,20 +211,20 @@ async def edit(request: Request, name: str, caller: Operator, form: Annotated[Sc
     """Change it; without a payload the payload stays."""
     values = form.values()
     check_permission(caller, Role.OPERATOR, values["topic"])
-    await _act(request, caller, name, queries.change_schedule(name, values))
+    await operate(request, caller, name, queries.change_schedule(name, values))
     return await view.redirect(request, f"/schedules/{quote(name, safe='')}")
 
 
 def _json(name: str, text: str) -> str:
     try:
-        return encode(Raw(text.strip()), name)
+        return encode(Raw(text), name)
     except (ValueError, PgrouseError) as error:
         raise Problem(422, str(error), f"invalid_{name}") from None
 
 
 def _jitter(text: str) -> Any:
     try:
-        return parse(text.strip() or "0")
+        return parse(text or "0")
     except ValueError as error:
         raise Problem(422, f"jitter: {error}", "invalid_value") from None
 
@@ -245,7 +232,7 @@ def _jitter(text: str) -> Any:
 @router.post("/schedules/{name}/run")
 async def run_now(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Publish its message now."""
-    ran = await _act(request, caller, name, calls.run_schedule(name))
+    ran = await operate(request, caller, name, calls.run_schedule(name))
     if ran.outcome == "published":
         return await _action_result(request, caller, seen_on, name, f"Message {ran.id} is published.")
     why = (
@@ -265,30 +252,22 @@ async def pause(
     seen_on: Text = "schedule",
 ) -> Response:
     """Stop it until it is resumed."""
-    await _act(request, caller, name, calls.pause_schedule(name, reason.strip() or None))
+    await operate(request, caller, name, calls.pause_schedule(name, reason.strip() or None))
     return await _action_result(request, caller, seen_on, name, f"{name} is paused.")
 
 
 @router.post("/schedules/{name}/resume")
 async def resume(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Let it go on with its next tick."""
-    await _act(request, caller, name, calls.resume_schedule(name))
+    await operate(request, caller, name, calls.resume_schedule(name))
     return await _action_result(request, caller, seen_on, name, f"{name} is resumed.")
 
 
 @router.post("/schedules/{name}/remove")
 async def remove(request: Request, name: str, caller: Operator) -> Response:
     """Take it away. What it has published stays."""
-    await _act(request, caller, name, queries.delete_schedule(name))
+    await operate(request, caller, name, queries.delete_schedule(name))
     return await view.redirect(request, "/schedules")
-
-
-async def _act(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
-    """Do something to a schedule, if the caller may with its topic."""
-    async with writing(request, caller) as conn:
-        found = await _find(conn, caller, name)
-        check_permission(caller, Role.OPERATOR, found.topic)
-        return await run_async(conn, call)
 
 
 async def _action_result(

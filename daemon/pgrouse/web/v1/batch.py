@@ -188,7 +188,7 @@ async def cancel_batch(request: Request, caller: Operator, batch_id: PathId, bod
 
     It needs the role for all topics.
     """
-    did = await _operate(request, caller, batch_id, calls.cancel_batch(batch_id, body.reason, body.limit))
+    did = await operate(request, caller, batch_id, calls.cancel_batch(batch_id, body.reason, body.limit))
     return ApiResponse({"cancelled": did})
 
 
@@ -201,11 +201,16 @@ async def cancel_batch(request: Request, caller: Operator, batch_id: PathId, bod
 async def redrive_batch(request: Request, caller: Operator, batch_id: PathId, body: BatchRedrive) -> Response:
     """Put dead messages of a batch back into the queue. It needs the role for all topics."""
     call = calls.redrive_batch(batch_id, body.limit, body.rate, body.delay, body.force, body.after)
-    did = await _operate(request, caller, batch_id, call)
+    did = await operate(request, caller, batch_id, call)
     return ApiResponse({"outcomes": list(map(RedriveOutcome.of, did))})
 
 
-async def _operate(request: Request, caller: Caller, batch_id: int, call: Call[T]) -> T:
+async def operate(request: Request, caller: Caller, batch_id: int, call: Call[T]) -> T:
+    """Do something to a batch; its messages may be of any topic.
+
+    Raises:
+        Problem: 403; 404.
+    """
     check_permission(caller, Role.OPERATOR)
     async with writing(request, caller) as conn:
         await read_visible(conn, caller, batch_id)

@@ -209,7 +209,7 @@ async def list_schedules(
 async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response:
     """Return a schedule."""
     async with reading(request) as conn:
-        found = await _read_visible(conn, caller, Role.VIEWER, name)
+        found = await read_visible(conn, caller, Role.VIEWER, name)
     return ApiResponse(_detail(caller, found))
 
 
@@ -219,7 +219,7 @@ async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response
 async def list_schedule_runs(request: Request, caller: Viewer, name: Name, limit: Limit = 100) -> Response:
     """List the latest runs, with the ticks that were left out."""
     async with reading(request) as conn:
-        await _read_visible(conn, caller, Role.VIEWER, name)
+        await read_visible(conn, caller, Role.VIEWER, name)
         found = await run_async(conn, queries.last_runs(name, limit))
     return ApiResponse({"runs": list(map(ScheduleRunDetail.of, found))})
 
@@ -230,7 +230,12 @@ def _detail(caller: Caller, found: Schedule) -> dict[str, Any]:
     return ScheduleDetail.of(found, payload=raw(payload), headers=raw(headers))
 
 
-async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> Schedule:
+async def read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> Schedule:
+    """Return a schedule.
+
+    Raises:
+        Problem: 404, the caller may not see its topic, or there is none; 403, it does not have the role for the topic.
+    """
     found = await run_async(conn, queries.find_schedule(name))
     if found is None or not caller.sees(found.topic):
         raise Problem(404, f"there is no schedule {name}", "not_found")
@@ -244,7 +249,7 @@ async def add_schedule(request: Request, caller: Operator, body: NewSchedule) ->
     check_permission(caller, Role.OPERATOR, body.topic)
     async with writing(request, caller) as conn:
         await run_async(conn, queries.add_schedule(columns(body, NewSchedule.model_fields)))
-        found = await _read_visible(conn, caller, Role.OPERATOR, body.name)
+        found = await read_visible(conn, caller, Role.OPERATOR, body.name)
     return ApiResponse(_detail(caller, found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
 
 
@@ -267,10 +272,10 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
         check_permission(caller, Role.OPERATOR, body.topic)
     changes = columns(body, body.model_fields_set)
     async with writing(request, caller) as conn:
-        found = await _read_visible(conn, caller, Role.OPERATOR, name)
+        found = await read_visible(conn, caller, Role.OPERATOR, name)
         if changes:
             await run_async(conn, queries.change_schedule(name, changes))
-            found = await _read_visible(conn, caller, Role.OPERATOR, name)
+            found = await read_visible(conn, caller, Role.OPERATOR, name)
     return ApiResponse(_detail(caller, found))
 
 
@@ -278,7 +283,7 @@ async def change_schedule(request: Request, caller: Operator, name: Name, body: 
 async def remove_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Remove a schedule; messages that it published stay."""
     async with writing(request, caller) as conn:
-        await _read_visible(conn, caller, Role.OPERATOR, name)
+        await read_visible(conn, caller, Role.OPERATOR, name)
         await run_async(conn, queries.delete_schedule(name))
     return ApiResponse({"removed": name})
 
@@ -286,7 +291,7 @@ async def remove_schedule(request: Request, caller: Operator, name: Name) -> Res
 @router.post("/{name}/pause", response_model=SchedulePauseResult, summary="Pause a schedule", responses=responses(404))
 async def pause_schedule(request: Request, caller: Operator, name: Name, body: SchedulePauseRequest) -> Response:
     """Pause a schedule until it is resumed."""
-    was_running = await _run(request, caller, name, schedule.pause_schedule(name, body.reason))
+    was_running = await operate(request, caller, name, schedule.pause_schedule(name, body.reason))
     return ApiResponse({"was_running": was_running})
 
 
@@ -295,17 +300,22 @@ async def pause_schedule(request: Request, caller: Operator, name: Name, body: S
 )
 async def resume_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Resume a schedule; it continues with its next tick."""
-    return ApiResponse({"was_paused": await _run(request, caller, name, schedule.resume_schedule(name))})
+    return ApiResponse({"was_paused": await operate(request, caller, name, schedule.resume_schedule(name))})
 
 
 @router.post("/{name}/run", response_model=RunResult, summary="Run a schedule now", responses=responses(404))
 async def run_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Publish the message of a schedule now; its next ticks do not change."""
-    ran = await _run(request, caller, name, schedule.run_schedule(name))
+    ran = await operate(request, caller, name, schedule.run_schedule(name))
     return ApiResponse(RunResult.of(ran))
 
 
-async def _run(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
+async def operate(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
+    """Do something to a schedule, if the caller may with its topic.
+
+    Raises:
+        Problem: 403; 404.
+    """
     async with writing(request, caller) as conn:
-        await _read_visible(conn, caller, Role.OPERATOR, name)
+        await read_visible(conn, caller, Role.OPERATOR, name)
         return await run_async(conn, call)
