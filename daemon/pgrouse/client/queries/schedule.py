@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
-from pgrouse.client.call import Call, Rows, decoded, first, nothing, query_call, select_call, values
+from pgrouse.client.call import Call, decoded, first, nothing, query_call, select_call, values
 from pgrouse.client.queries.message import STATE
 from pgrouse.client.queries.topic_filter import VISIBLE, WANTED, as_array
 from pgrouse.config.duration import AnyDuration
@@ -259,18 +259,14 @@ def change_schedule(name: str, changes: Mapping[str, Any]) -> Call[bool]:
         f"UPDATE messages.schedule AS s SET {pairs} "  # noqa: S608 - constants only
         "WHERE s.name OPERATOR(pg_catalog.=) %(schedule)s RETURNING true"
     )
-    return Call(statement.encode(), {**{column: changes[column] for column in names}, "schedule": name}, _is_any)
+    return Call(statement.encode(), {**{column: changes[column] for column in names}, "schedule": name}, bool)
 
 
 def delete_schedule(name: str) -> Call[bool]:
     """Delete a schedule; whether there was one."""
-    return Call(DELETE, {"name": name}, _is_any)
+    return Call(DELETE, {"name": name}, bool)
 
 
 def local_times(ticks: Sequence[datetime], time_zone: str) -> Call[list[str]]:
     """Say what the clocks of a time zone show at these times."""
     return Call(LOCAL_TIMES, [time_zone, list(ticks)], values)
-
-
-def _is_any(rows: Rows) -> bool:
-    return bool(rows)

@@ -116,7 +116,7 @@ def effective_policy(policies: Mapping[str, Policy], topic: str) -> Policy:
 
 def remove_policy(topic: str) -> Call[bool]:
     """Remove all that a topic sets itself, and its pause: it inherits the defaults. Whether there was any."""
-    return Call(REMOVE_POLICY, {"topic": topic}, _is_any)
+    return Call(REMOVE_POLICY, {"topic": topic}, bool)
 
 
 def find_subscriptions(topic: str | None = None) -> Call[list[Subscription]]:
@@ -130,17 +130,17 @@ def find_subscriptions(topic: str | None = None) -> Call[list[Subscription]]:
 
 def add_subscription(topic: str, subscriber: str) -> Call[bool]:
     """Copy what is published to a topic from now on to another; whether that is new."""
-    return Call(SUBSCRIBE, {"topic": topic, "subscriber": subscriber}, _is_any)
+    return Call(SUBSCRIBE, {"topic": topic, "subscriber": subscriber}, bool)
 
 
 def remove_subscription(topic: str, subscriber: str) -> Call[bool]:
     """End a subscription; whether there was one. What was copied stays."""
-    return Call(UNSUBSCRIBE, {"topic": topic, "subscriber": subscriber}, _is_any)
+    return Call(UNSUBSCRIBE, {"topic": topic, "subscriber": subscriber}, bool)
 
 
 def waiting_rates(topic: str) -> Call[dict[str, bool]]:
     """Say for each rate of a topic (dequeue, publish) whether it holds back the next message now."""
-    return Call(RATES, {"topic": topic}, _by_kind)
+    return Call(RATES, {"topic": topic}, dict)
 
 
 def ended_minutes(topics: Sequence[str]) -> Call[list[EndedMinute]]:
@@ -168,11 +168,3 @@ def count_waiting(topic: str, most: int) -> Call[tuple[int, int]]:
 def _count_and_highest(most: int, rows: Rows) -> tuple[int, int]:
     ((count, highest_counted, highest),) = rows
     return count, highest if count >= most else highest_counted
-
-
-def _by_kind(rows: Rows) -> dict[str, bool]:
-    return dict(rows)
-
-
-def _is_any(rows: Rows) -> bool:
-    return bool(rows)
