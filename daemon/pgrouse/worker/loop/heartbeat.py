@@ -29,6 +29,7 @@ from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
 from pgrouse.event_logger import log
+from pgrouse.metrics.health import LoopMonitor
 from pgrouse.worker.execution.blocker import describe_blocker
 from pgrouse.worker.execution.in_flight import SHORT_LOCK_S, InFlight, LockExtension
 from pgrouse.worker.execution.progress import ProgressNote
@@ -139,7 +140,8 @@ class Heartbeat(threading.Thread):
         self._beat_started_at = time.monotonic()
         self._registry_due_at = 0.0
         self._registry_failed = self._report_failed = False
-        self._loop_asked_at: float | None = None
+        self._loop_monitor = LoopMonitor()
+        self._loop_monitor.watch(self.loop)
         self._loop_was_blocked = False
 
     @property
@@ -378,8 +380,7 @@ class Heartbeat(threading.Thread):
 
     def _check_event_loop(self) -> None:
         """Log once when the event loop stops responding, which means that a handler blocks it."""
-        now = time.monotonic()
-        late = 0.0 if self._loop_asked_at is None else now - self._loop_asked_at
+        late = self._loop_monitor.lag_s
         if late > LOOP_BLOCKED_S and not self._loop_was_blocked:
             log.warning(
                 events.EVENT_LOOP_BLOCKED,
@@ -389,12 +390,7 @@ class Heartbeat(threading.Thread):
                 'or set isolation = "process"',
             )
         self._loop_was_blocked = late > LOOP_BLOCKED_S
-        if self._loop_asked_at is None:
-            self._loop_asked_at = now
-            self.loop.call_soon_threadsafe(self._on_loop_answer)
-
-    def _on_loop_answer(self) -> None:
-        self._loop_asked_at = None
+        self._loop_monitor.ask()
 
     def _pause_s(self) -> float:
         now = time.monotonic()
