@@ -74,7 +74,7 @@ AlertKind = Literal[
 class AlertSink(Section):
     """A place that alerts are sent to, `[[alerts.to]]`: the keys that all of them have.
 
-    Keys that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each type has a file.
+    Keys that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each has a file.
     Until then it is not known which of them are secret, so each is treated as a secret.
     """
 

@@ -11,7 +11,7 @@ PLACES = ("user", "password", "host", "port", "dbname")
 
 
 class DatabaseUrl(str):
-    """A connection string `postgresql://…`, which libpq, psycopg and asyncpg read. It is an ordinary str otherwise."""
+    """A connection string `postgresql://…`, which libpq, psycopg and asyncpg read. Otherwise it is a str."""
 
     __slots__ = ()
 

@@ -84,7 +84,8 @@ class ChildLink:
 
         The process's signals are blocked until it ignores them. It is a new interpreter, with the flags of this one.
         """
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing
+        # As multiprocessing does.
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
         theirs = self._theirs.fileno()
         # -P: what is in the folder in which the daemon runs is not to be imported.
         command = [spawn.get_executable(), *flags, "-P", "-c", START, str(theirs)]

@@ -340,7 +340,8 @@ def _initialize(
     schema: SchemaName,
 ) -> Callable[[], None] | None:
     """Prepare the process for its handler; return what ends its lifespan, if it has one."""
-    global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context, _capture  # noqa: PLW0603 - a child runs one handler
+    # A child runs one handler.
+    global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context, _capture  # noqa: PLW0603
     _is_encrypted = is_encrypted
     schema_name.set_default(schema)
     os.set_inheritable(to_daemon, False)
