@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -124,19 +125,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the container's image before the first test: a slow download should not count against its time limit.
 
     The collector of garbage leaves out what exists by then, ten thousand tests and all that they import: to visit it
-    again and again took 8 % of the CPU of the tests of SQL.
+    again and again took 8 % of the CPU of the tests of SQL. It collects the rest at the end of the process: some
+    modules report what is left of them then as leaked.
     """
-    gc.collect()
     gc.freeze()
     gc.enable()
+    atexit.register(gc.unfreeze)
     names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}
     if not session.config.option.collectonly and servers.CONTAINER in names:
         servers.prepare(servers.CONTAINER)
-
-
-def pytest_sessionfinish() -> None:
-    """Collect the rest: some modules report what is left of them at the end of the process as leaked."""
-    gc.unfreeze()
 
 
 def _servers(config: pytest.Config) -> list[str]:
