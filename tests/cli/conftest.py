@@ -11,7 +11,10 @@ import pytest
 from psycopg import sql
 
 from tests.cli.shell import Shell
+from tests.server.emptied import database, emptied
 from tests.server.postgres import Database, Postgres
+
+__all__ = ["database", "emptied"]
 
 
 @pytest.fixture

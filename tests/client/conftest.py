@@ -10,7 +10,10 @@ import psycopg
 import pytest
 
 from pgrouse.client import waiting
+from tests.server.emptied import database, emptied
 from tests.server.postgres import Database
+
+__all__ = ["database", "emptied"]
 
 
 @pytest.fixture

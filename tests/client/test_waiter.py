@@ -23,7 +23,10 @@ LONG_S = 60.0
 # Long enough for every machine, and far shorter than the interval of polls.
 NOTIFIED_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
-LISTENERS = "SELECT a.pid FROM pg_stat_activity AS a WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()"
+LISTENERS = """
+    SELECT a.pid FROM pg_stat_activity AS a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.application_name <> 'emptied'
+"""
 
 
 @pytest.fixture

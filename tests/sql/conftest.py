@@ -3,94 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from tests.server.postgres import Database, Postgres, archive_day
+from tests.server.emptied import EmptiedDatabase
+from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Background, Queue
-
-TABLES = """
-    SELECT relname FROM pg_class
-    WHERE relnamespace = 'messages'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-      AND relname <> 'migration'
-"""
-# A rollback or an emptied table leaves their values.
-SEQUENCES = """
-    SELECT c.relname FROM pg_class AS c
-    WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'S'
-      AND NOT EXISTS (
-        SELECT FROM pg_depend AS d
-        WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))
-"""
-
-PARTITIONS = (
-    "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = 'messages'::regnamespace"
-)
-# Deleted rows stay in the files, and each later statement would read them: nothing else vacuums these servers.
-SWOLLEN = """
-    SELECT c.relname FROM pg_class AS c
-    WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 2000000
-"""
-
-
-def _reset(admin: psycopg.Connection[Any], sequence: str) -> sql.Composed:
-    """Return the statement that gives a sequence the value that it has now."""
-    name = sql.Identifier("messages", sequence)
-    last, called = admin.execute(sql.SQL("SELECT last_value, is_called FROM {}").format(name)).fetchall()[0]
-    return sql.SQL("SELECT setval({}, {}, {});").format(f"messages.{sequence}", last, called)
 
 
 @pytest.fixture(scope="session")
 def empty_shared_database(server: Postgres) -> Iterator[Callable[[], Database]]:
-    """Empties the one database that most of these tests share: fifty times cheaper than a new one for each."""
-    with server.new_database(template=server.migrated) as database, server.admin(database.name) as admin:
-        tables = [name for (name,) in admin.execute(TABLES)]
-        admin.execute("CREATE SCHEMA pristine")
-        for name in tables:
-            admin.execute(sql.SQL("CREATE TABLE pristine.{0} AS TABLE messages.{0}").format(sql.Identifier(name)))
-        # No trigger: it would notify, and refuse to delete the row of the defaults.
-        admin.execute("SET session_replication_role = replica")
-        filled = [
-            name
-            for name in tables
-            if admin.execute(sql.SQL("TABLE pristine.{} LIMIT 1").format(sql.Identifier(name))).rowcount
-        ]
-        refill = "INSERT INTO messages.{0} OVERRIDING SYSTEM VALUE TABLE pristine.{0};"
-        statements = [("DELETE FROM messages.{0};", tables), (refill, filled)]
-        clean = (
-            sql.SQL("")
-            .join(
-                [sql.SQL(each).format(sql.Identifier(name)) for each, names in statements for name in names]
-                + [_reset(admin, name) for (name,) in admin.execute(SEQUENCES).fetchall()]
-            )
-            .as_bytes(admin)
-        )
-
-        days = {day for (day,) in admin.execute(PARTITIONS)}
-        today = archive_day()
-
-        def empty() -> Database:
-            nonlocal days, today
-            admin.execute(clean)
-            for (table,) in admin.execute(SWOLLEN).fetchall():
-                admin.execute(sql.SQL("VACUUM messages.{}").format(sql.Identifier(table)))
-            if today != (today := archive_day()):
-                admin.execute("SELECT messages.maintain_partitions()")
-                first = f"message_archive_{today:%Y%m%d}"
-                days = {day for (day,) in admin.execute(PARTITIONS) if day >= first}
-            now = {day for (day,) in admin.execute(PARTITIONS)}
-            for day in now - days:
-                admin.execute(sql.SQL("DROP TABLE messages.{}").format(sql.Identifier(day)))
-            if days - now:
-                admin.execute("SELECT messages.maintain_partitions()")
-            return Database(server, database.name)
-
-        yield empty
+    """Empties the one database that most of these tests share."""
+    with closing(EmptiedDatabase(server)) as shared:
+        yield shared.empty
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ ENDS_WITHIN_S = 10
 
 
 def end_sessions(conn: psycopg.Connection[Any], database: str) -> None:
-    """End all sessions in a database, and wait until they have ended.
+    """End all other sessions in a database, and wait until they have ended.
 
     DROP DATABASE … WITH (FORCE) alone waits in steps of 100 ms for sessions that are just ending.
     """
-    conn.execute("SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s", [database])
+    others = "FROM pg_stat_activity AS a WHERE a.datname = %s AND a.pid <> pg_backend_pid()"
+    conn.execute(f"SELECT pg_terminate_backend(a.pid) {others}", [database])
     deadline = time.monotonic() + ENDS_WITHIN_S
-    while conn.execute("SELECT FROM pg_stat_activity AS a WHERE a.datname = %s", [database]).rowcount:
+    while conn.execute(f"SELECT {others}", [database]).rowcount:
         if time.monotonic() > deadline:
             return
         time.sleep(0.002)
