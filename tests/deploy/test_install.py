@@ -69,6 +69,7 @@ def test_the_installed_files_run(root: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.long
 def test_files_are_installed_and_secrets_are_private(root: Path) -> None:
     assert tree(root) == {
         "etc/pgrouse/environment": "0o644",
@@ -81,11 +82,13 @@ def test_files_are_installed_and_secrets_are_private(root: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_the_installed_units_are_those_of_the_checkout(root: Path) -> None:
     for name in NAMES:
         assert (root / "etc/systemd/system" / name).read_text() == (SYSTEMD / name).read_text()
 
 
+@pytest.mark.long
 def test_a_second_run_keeps_changes_of_the_administrator(root: Path) -> None:
     assert "password=mine" in (root / "etc/pgrouse/pg_service.conf").read_text()
 

@@ -82,6 +82,7 @@ def test_the_first_starts_it_and_the_last_stops_it(folder: Path, use: Callable[[
     assert not private(folder).running()
 
 
+@pytest.mark.long
 def test_who_is_killed_uses_it_no_more_and_the_next_one_stops_it(
     folder: Path, use: Callable[[], tuple[Process, bool]]
 ) -> None:
@@ -97,6 +98,7 @@ def test_who_is_killed_uses_it_no_more_and_the_next_one_stops_it(
     assert not private(folder).running()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [postmaster.FAST, postmaster.KILL])
 def test_the_data_of_a_server_that_was_killed_are_made_again(
     folder: Path, use: Callable[[], tuple[Process, bool]], how: signal.Signals

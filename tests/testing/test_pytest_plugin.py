@@ -161,7 +161,7 @@ def databases(server: Postgres) -> set[str]:
         return {name for (name,) in conn.execute("SELECT datname FROM pg_database WHERE datname ~ '^pgrouse_test_'")}
 
 
-@pytest.mark.parametrize("options", [[], ["-n", "2", "-p", "xdist"]])
+@pytest.mark.parametrize("options", [[], pytest.param(["-n", "2", "-p", "xdist"], marks=pytest.mark.long)])
 def test_each_test_has_a_database_with_the_tables_of_the_application(
     tmp_path: Path, server: Postgres, options: list[str]
 ) -> None:
@@ -176,6 +176,7 @@ def test_each_test_has_a_database_with_the_tables_of_the_application(
     assert databases(server) == before
 
 
+@pytest.mark.long
 def test_a_worker_that_outlives_a_test_keeps_its_policies_and_schedules(tmp_path: Path, server: Postgres) -> None:
     (tmp_path / "test_long.py").write_text(LONG_LIVED)
 
