@@ -144,12 +144,6 @@ def claim_of_a_new_topic(prepared: Prepared) -> None:
     prepared.queue.claim_one("new")
 
 
-def add_a_low_water_entry(prepared: Prepared) -> None:
-    prepared.queue.publish("new")
-    prepared.queue.claim_one("new")
-    assert prepared.queue.rows("SELECT FROM messages.low_water WHERE topic = 'new'")
-
-
 def publish_after(prepared: Prepared) -> None:
     first = prepared.queue.publish("other")
     assert prepared.queue.send(topic="other", after=[first]).outcome == "inserted"
@@ -206,7 +200,16 @@ ACTIONS: tuple[Callable[[Prepared], None], ...] = (
     *(wait_for, complete, pause, change_a_policy, subscribe, apply_a_configuration, advance_an_export),
     *(lock_a_consumer, migrate),
 )
-each_action = pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name__)
+
+
+def act(prepared: Prepared) -> None:
+    """Do all, and name the one that fails."""
+    for action in ACTIONS:
+        try:
+            action(prepared)
+        except (AssertionError, psycopg.Error) as error:
+            error.add_note(f"while it was to {action.__name__}")
+            raise
 
 
 def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session(prepared: Prepared) -> None:
@@ -224,15 +227,15 @@ def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session
     assert {row.name for row in found} == {"take_lease", "release_lease"}
 
 
-@pytest.mark.parametrize("act", [*ACTIONS, add_a_low_water_entry], ids=lambda act: act.__name__)
 def test_each_action_continues_while_an_outsider_holds_every_advisory_lock_that_it_can_know(
-    prepared: Prepared, act: Callable[[Prepared], None]
+    prepared: Prepared,
 ) -> None:
     for key in PUBLIC_KEYS:
         prepared.outsider.value("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
     prepared.outsider.value("SELECT pg_advisory_lock(%s)", [MIGRATION_KEY])
 
     act(prepared)
+    assert prepared.queue.rows("SELECT FROM messages.low_water WHERE topic = 'new'")
 
 
 def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
@@ -242,9 +245,8 @@ def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
 
 
 @pytest.mark.every_server
-@each_action
 def test_each_action_continues_while_an_outsider_holds_every_table_that_it_may_lock(
-    prepared: Prepared, act: Callable[[Prepared], None]
+    prepared: Prepared,
 ) -> None:
     with prepared.outsider.conn.transaction(force_rollback=True):
         taken = lock_all_tables(prepared.outsider)
@@ -254,9 +256,8 @@ def test_each_action_continues_while_an_outsider_holds_every_table_that_it_may_l
         act(prepared)
 
 
-@each_action
 def test_each_action_continues_while_a_publisher_holds_its_locks_and_has_published_to_another_topic(
-    prepared: Prepared, act: Callable[[Prepared], None]
+    prepared: Prepared,
 ) -> None:
     prepared.queue.policy("own", max_depth=100, publish_rate=100, key_ttl="1 day")
     mine = prepared.publisher
@@ -271,9 +272,8 @@ def test_each_action_continues_while_a_publisher_holds_its_locks_and_has_publish
         act(prepared)
 
 
-@each_action
 def test_each_action_continues_while_a_worker_holds_its_locks_and_has_armed_and_claimed(
-    prepared: Prepared, act: Callable[[Prepared], None]
+    prepared: Prepared,
 ) -> None:
     """A worker that claims from a limited topic, or ticks, and stays open blocks that.
 

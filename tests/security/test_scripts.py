@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ SHELL = [p for p in found(".sh") if uses_psql(p) and p not in IN_IMAGE]
 # The files that need something that an empty database does not have.
 NEEDS_SCHEMA = {"sql/pgmq.sql", "sql/settings.sql", "sql/grants.sql", "sql/cron/role.sql", "examples/schema.sql"}
 NEEDS_PG_CRON = {"docker/postgres/install-cron.sh"}
+# Those that fix the session themselves, and write where sessions only read by default.
+INSTALLERS = {"sql/pgmq.sql", "docker/postgres/install-schema.sh"}
 
 # What a user, a database or a superuser may have set.
 SETTINGS = {
@@ -94,14 +97,20 @@ def _pg_dump_is_new_enough(request: pytest.FixtureRequest) -> None:
         pytest.skip(f"pg_dump is of PostgreSQL {major}, and the server is {server.version}: install its client")
 
 
+def template(path: str, server: Postgres) -> str | None:
+    """Return which database to copy: one that has what a file needs, and no more."""
+    return server.migrated if path in NEEDS_SCHEMA | NEEDS_PG_CRON else None
+
+
 @pytest.fixture
-def fresh(database: Database, empty_database: Database) -> Any:
-    """Return a function that gives a database that has what a file needs, and no more."""
-    return lambda path: database if path in NEEDS_SCHEMA | NEEDS_PG_CRON else empty_database
+def fresh(path: str, server: Postgres) -> Iterator[Database]:
+    """A database that has what the file of the test needs."""
+    with server.new_database(template(path, server)) as database:
+        yield database
 
 
 @pytest.fixture(scope="module")
-def expected(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def expected(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a function that reads what is in a database in which a file ran.
 
     The file ran without traps and with PostgreSQL's settings.
@@ -109,8 +118,7 @@ def expected(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     @cache
     def installed(path: str) -> str:
-        template = server.migrated if path in NEEDS_SCHEMA | NEEDS_PG_CRON else None
-        with server.new_database(template=template) as database:
+        with server.new_database(template(path, server)) as database:
             run(path, database, tmp_path_factory.mktemp("home"))
             return dump(database)
 
@@ -124,46 +132,30 @@ def test_all_files_are_found() -> None:
 
 @needs_psql
 @pytest.mark.parametrize("path", [p for p in SQL + SHELL if p not in NEEDS_PG_CRON])
-def test_a_file_calls_no_trap_and_installs_the_same(path: str, fresh: Any, expected: Any, tmp_path: Path) -> None:
-    database = fresh(path)
-    admin = database.connect()
-    traps.plant(admin)
+def test_a_file_calls_no_trap_and_installs_the_same(
+    path: str, server: Postgres, new_trapped: Any, expected: Any, tmp_path: Path
+) -> None:
+    with new_trapped(template(path, server)) as database:
+        said = run(path, database, tmp_path)
 
-    said = run(path, database, tmp_path)
-
-    assert not traps.caught(said), said
-    assert "ERROR" not in said
-    assert dump(database) == expected(path)
+        assert not traps.caught(said), said
+        assert "ERROR" not in said
+        assert dump(database) == expected(path)
 
 
 @needs_psql
 @pytest.mark.parametrize("path", [p for p in SQL + SHELL if p not in NEEDS_PG_CRON and not p.startswith("examples/")])
-def test_a_file_installs_the_same_under_any_setting(path: str, fresh: Any, expected: Any, tmp_path: Path) -> None:
-    database = fresh(path)
-    admin = database.connect()
+def test_a_file_installs_the_same_under_any_setting(path: str, fresh: Database, expected: Any, tmp_path: Path) -> None:
+    admin = fresh.connect()
     admin.execute("CREATE ACCESS METHOD strange TYPE TABLE HANDLER heap_tableam_handler")
     (tmp_path / ".psqlrc").write_text(PSQLRC)
 
-    said = run(path, database, tmp_path, **SETTINGS)
+    read_only = {"default_transaction_read_only": "on"} if path in INSTALLERS else {}
+    said = run(path, fresh, tmp_path, **SETTINGS, **read_only)
 
     assert "ERROR" not in said, said
     admin.execute("DROP ACCESS METHOD strange")
-    assert dump(database) == expected(path)
-
-
-@needs_psql
-@pytest.mark.parametrize("path", ["sql/pgmq.sql", "docker/postgres/install-schema.sh"])
-def test_an_installation_writes_where_sessions_only_read_by_default(
-    path: str, fresh: Any, expected: Any, tmp_path: Path
-) -> None:
-    database = fresh(path)
-
-    said = run(
-        path, database, tmp_path, default_transaction_read_only="on", default_transaction_isolation="serializable"
-    )
-
-    assert "ERROR" not in said
-    assert dump(database) == expected(path)
+    assert dump(fresh) == expected(path)
 
 
 @needs_psql

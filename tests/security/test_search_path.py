@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,23 +32,23 @@ from tests.daemon.process import Fleet
 from tests.drivers.callers import for_asyncpg
 from tests.security import traps
 from tests.server.deadline import eventually
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-
-@pytest.fixture
-def trapped(database: Database, db: psycopg.Connection[Any]) -> Database:
-    """A queue whose database is full of traps.
-
-    Only `db`, which was opened before, looks up PostgreSQL's own objects first.
-    """
-    traps.plant(db)
-    return database
+NewTrapped = Callable[..., AbstractContextManager[Database]]
 
 
 @pytest.fixture
-def queue(db: psycopg.Connection[Any], trapped: Database) -> Queue:
-    return Queue(db)
+def trapped(server: Postgres, new_trapped: NewTrapped) -> Iterator[Database]:
+    """A queue whose database is full of traps."""
+    with new_trapped(server.migrated) as database:
+        yield database
+
+
+@pytest.fixture
+def queue(trapped: Database) -> Queue:
+    """The queue through the one connection that looks up PostgreSQL's own objects first."""
+    return Queue(trapped.connect(options="-c search_path=public"))
 
 
 @pytest.fixture
@@ -70,27 +70,20 @@ def pgrouse(
     return Shell(monkeypatch, capsys)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT 1 = 1",
-        "SELECT now()",
-        "SELECT 'a'::text",
-        "SELECT 'a' || current_database()",
-        "SELECT format('%s', current_database())",
-        "SELECT count(1)",
-        "SELECT jsonb_build_object('a', 1)",
-        "SELECT unnest(ARRAY[1])",
-        "SELECT 1 WHERE 1 IN (1, 2)",
-        "SELECT ARRAY['a'] = ARRAY['a']",
-        "SELECT * FROM pg_roles",
-    ],
-)
-def test_the_traps_catch_a_call(trapped: Database, statement: str) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        trapped.connect().execute(statement.encode())
+CALLS = [
+    "SELECT 1 = 1", "SELECT now()", "SELECT 'a'::text", "SELECT 'a' || current_database()",
+    "SELECT format('%s', current_database())", "SELECT count(1)", "SELECT jsonb_build_object('a', 1)",
+    "SELECT unnest(ARRAY[1])", "SELECT 1 WHERE 1 IN (1, 2)", "SELECT ARRAY['a'] = ARRAY['a']", "SELECT * FROM pg_roles",
+]  # fmt: skip
 
-    assert traps.caught(error.value)
+
+def test_the_traps_catch_a_call(trapped: Database) -> None:
+    conn = trapped.connect()
+    for statement in CALLS:
+        with pytest.raises(psycopg.Error) as error:
+            conn.execute(statement.encode())
+
+        assert traps.caught(error.value), statement
 
 
 # Installing
@@ -162,19 +155,18 @@ def test_a_function_that_matches_better_makes_no_role_superuser_by_cron_install(
 
 
 @pytest.mark.every_server
-def test_migrate_calls_no_trap_and_none_of_its_objects_refers_to_one(empty_database: Database) -> None:
-    admin = empty_database.connect()
-    traps.plant(admin)
-    with empty_database.connect() as conn:
-        made = schema.migrate(conn)
-        again = schema.migrate(conn)
-        schema.check(conn)
+def test_migrate_calls_no_trap_and_none_of_its_objects_refers_to_one(new_trapped: NewTrapped) -> None:
+    with new_trapped() as database:
+        with database.connect() as conn:
+            made = schema.migrate(conn)
+            again = schema.migrate(conn)
+            schema.check(conn)
 
-        assert conn.execute("SHOW search_path").fetchone() == (traps.PATH,)
+            assert conn.execute("SHOW search_path").fetchone() == (traps.PATH,)
 
-    assert len(made) > 300
-    assert again == []
-    assert outsiders(admin) == []
+        assert len(made) > 300
+        assert again == []
+        assert outsiders(database.connect(options="-c search_path=public")) == []
 
 
 def test_migrate_in_a_transaction_of_the_caller_restores_the_path(empty_database: Database) -> None:

@@ -94,9 +94,14 @@ RESET client_min_messages;
 
 
 def plant(conn: psycopg.Connection[Any]) -> None:
-    """Set the traps and make every later session of the database, and this one, look them up first."""
+    """Set the traps and make every later session of the database look them up first."""
     conn.execute(MAKE.encode())
-    conn.execute(f"ALTER DATABASE {conn.info.dbname} SET search_path = {PATH}".encode())
+    set_path(conn, conn.info.dbname)
+
+
+def set_path(conn: psycopg.Connection[Any], dbname: str) -> None:
+    """Make every later session of a database with traps look them up first."""
+    conn.execute(f"ALTER DATABASE {dbname} SET search_path = {PATH}".encode())
 
 
 def caught(error: BaseException | str) -> bool:
