@@ -273,24 +273,24 @@ def is_stored_as(message: NewMessage, row: tuple[Any, ...]) -> None:
     assert message.ttl is None or abs(life - message.ttl) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("name", DISTINCT)
 @settings(
     max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
 )
 @given(given_messages=st.lists(messages(), min_size=1, max_size=8, unique_by=lambda message: message.key))
 def test_every_value_is_stored_unchanged_through_each_driver(
-    name: str, shared: Database, table: Connection, given_messages: list[NewMessage]
+    shared: Database, table: Connection, given_messages: list[NewMessage]
 ) -> None:
-    table.execute("DELETE FROM messages.message")
-    with CALLERS[name](shared.dsn) as it:
-        for message in given_messages:
-            it.publish(**{field: getattr(message, field) for field in NewMessage.__slots__})
-        it.publish_many(replace(message, topic="many") for message in given_messages)
+    for name in DISTINCT:
+        table.execute("DELETE FROM messages.message")
+        with CALLERS[name](shared.dsn) as it:
+            for message in given_messages:
+                it.publish(**{field: getattr(message, field) for field in NewMessage.__slots__})
+            it.publish_many(replace(message, topic="many") for message in given_messages)
 
-    rows = stored(table, SHOWN)
-    assert len(rows) == 2 * len(given_messages)
-    for message, row in zip(given_messages * 2, rows, strict=True):
-        is_stored_as(message, row)
+        rows = stored(table, SHOWN)
+        assert len(rows) == 2 * len(given_messages), name
+        for message, row in zip(given_messages * 2, rows, strict=True):
+            is_stored_as(message, row)
 
 
 def test_a_delay_has_its_exact_length_in_every_driver(distinct: Open, table: Connection) -> None:
