@@ -130,22 +130,6 @@ def test_queues_in_the_same_and_in_another_database_do_not_change_each_others_jo
     assert {job["jobname"] for job in scheduled(jobs)} == {name_of(TICK, queue), name_of(PRUNE, queue)}
 
 
-def test_installing_twice_changes_nothing(queue: Connection, jobs: Connection) -> None:
-    cron.install(queue)
-    first = scheduled(jobs)
-
-    again = cron.install(queue)
-
-    assert again == []
-    assert scheduled(jobs) == first
-
-
-def test_after_an_installation_there_is_no_finding(queue: Connection) -> None:
-    cron.install(queue)
-
-    assert cron.check(queue) == []
-
-
 def test_a_caller_with_another_row_factory_gets_the_same_findings(database: Database, jobs: Connection) -> None:
     with database.connect(row_factory=dict_row) as conn:
         installed = cron.install(conn)
@@ -154,93 +138,48 @@ def test_a_caller_with_another_row_factory_gets_the_same_findings(database: Data
         assert cron.check(conn) == []
 
 
-def test_a_disabled_job_is_found_and_enabled(queue: Connection, jobs: Connection) -> None:
-    cron.install(queue)
-    tick = name_of(TICK, queue)
-    jobs.execute("SELECT cron.alter_job(%s, active => false)", [job_id(jobs, tick)])
-
-    found = cron.check(queue)
-    fixed = cron.install(queue)
-
-    assert kinds(found) == [(CronFindingKind.INACTIVE, tick)]
-    assert fixed == [tick]
-    assert [job["active"] for job in scheduled(jobs)] == [True, True]
-
-
-def test_a_dropped_job_is_found_and_scheduled_again(queue: Connection, jobs: Connection) -> None:
-    cron.install(queue)
-    tick = name_of(TICK, queue)
-    jobs.execute("SELECT cron.unschedule(%s::bigint)", [job_id(jobs, tick)])
-
-    found = cron.check(queue)
-    fixed = cron.install(queue)
-
-    assert kinds(found) == [(CronFindingKind.MISSING, tick)]
-    assert fixed == [tick]
-    assert cron.check(queue) == []
-
-
-def test_a_renamed_job_is_found_and_gets_its_name_back(queue: Connection, jobs: Connection) -> None:
-    cron.install(queue)
-    tick = name_of(TICK, queue)
-    jobs.execute("UPDATE cron.job SET jobname = 'mine' WHERE jobname = %s", [tick])
-
-    found = cron.check(queue)
-    cron.install(queue)
-
-    assert kinds(found) == [(CronFindingKind.MISSING, tick), (CronFindingKind.DUPLICATE, "mine")]
-    assert [job["jobname"] for job in scheduled(jobs)] == [tick, name_of(PRUNE, queue)]
-
-
-def test_a_job_in_another_database_is_found_and_moved(queue: Connection, jobs: Connection) -> None:
-    cron.install(queue)
-    tick = name_of(TICK, queue)
-    jobs.execute("SELECT cron.alter_job(%s, database => 'postgres')", [job_id(jobs, tick)])
-
-    found = cron.check(queue)
-    cron.install(queue)
-
-    assert kinds(found) == [(CronFindingKind.OTHER_DATABASE, tick)]
-    assert [job["database"] for job in scheduled(jobs)] == [queue.info.dbname, jobs.info.dbname]
-
-
-def test_a_job_of_another_role_is_found_and_replaced(queue: Connection, jobs: Connection) -> None:
-    cron.install(queue)
-    tick = name_of(TICK, queue)
-    jobs.execute("SELECT cron.schedule_in_database(%s, '* * * * *', 'SELECT 1', 'postgres')", [tick])
-
-    found = cron.check(queue)
-    fixed = cron.install(queue)
-
-    assert (CronFindingKind.OTHER_USER, tick) in kinds(found)
-    assert fixed == [tick]
-    assert [(job["jobname"], job["username"]) for job in scheduled(jobs)] == [
-        (tick, "messages_cron"),
-        (name_of(PRUNE, queue), "messages_cron"),
-    ]
+ELSEWHERE = "SELECT cron.schedule_in_database(%(tick)s, '* * * * *', 'SELECT 1', 'postgres')"
 
 
 @pytest.mark.parametrize(
-    ("changed", "kind"),
+    ("change", "expected"),
     [
-        ("schedule => '0 4 * * *'", CronFindingKind.OTHER_SCHEDULE),
-        ("command => 'SELECT 1'", CronFindingKind.OTHER_COMMAND),
+        ("SELECT cron.alter_job(%(id)s, active => false)", {CronFindingKind.INACTIVE}),
+        ("SELECT cron.unschedule(%(id)s::bigint)", {CronFindingKind.MISSING}),
+        (
+            "UPDATE cron.job SET jobname = 'mine' WHERE jobid = %(id)s",
+            {CronFindingKind.MISSING, CronFindingKind.DUPLICATE},
+        ),
+        ("SELECT cron.alter_job(%(id)s, database => 'postgres')", {CronFindingKind.OTHER_DATABASE}),
+        (
+            ELSEWHERE,
+            {CronFindingKind.OTHER_USER, CronFindingKind.OTHER_DATABASE, CronFindingKind.OTHER_COMMAND},
+        ),
+        ("SELECT cron.alter_job(%(id)s, schedule => '0 4 * * *')", {CronFindingKind.OTHER_SCHEDULE}),
+        ("SELECT cron.alter_job(%(id)s, command => 'SELECT 1')", {CronFindingKind.OTHER_COMMAND}),
     ],
 )
-def test_an_altered_job_is_found_and_fixed(
-    queue: Connection, jobs: Connection, changed: str, kind: CronFindingKind
+def test_a_job_that_was_changed_is_found_and_restored(
+    queue: Connection, jobs: Connection, change: str, expected: set[CronFindingKind]
 ) -> None:
     cron.install(queue)
-    tick = name_of(TICK, queue)
-    before = [job["command"] for job in scheduled(jobs)]
-    jobs.execute(f"SELECT cron.alter_job(%s, {changed})".encode(), [job_id(jobs, tick)])
+    before, tick = as_installed(jobs), name_of(TICK, queue)
+    assert cron.install(queue) == cron.check(queue) == []
+    jobs.execute(change.encode(), {"id": job_id(jobs, tick), "tick": tick})
 
     found = cron.check(queue)
-    cron.install(queue)
+    fixed = cron.install(queue)
 
-    assert kinds(found) == [(kind, tick)]
-    assert [job["command"] for job in scheduled(jobs)] == before
+    assert {each.kind for each in found} == expected
+    assert {each.job for each in found} <= {tick, "mine"}
+    assert fixed == [tick]
     assert cron.check(queue) == []
+    assert as_installed(jobs) == before
+
+
+def as_installed(jobs: Connection) -> list[dict[str, Any]]:
+    """Return the jobs without their numbers: a job that is scheduled again has another."""
+    return [{**job, "jobid": None} for job in scheduled(jobs)]
 
 
 def test_a_failed_run_is_found_until_the_next_one_succeeds(queue: Connection, jobs: Connection) -> None:
@@ -333,9 +272,10 @@ def left_behind(
     """The names of the jobs of a queue whose database was renamed or dropped after they were installed."""
     old, new = f"{empty_database.name} of yore", f"{empty_database.name} of now"
     with server.admin() as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(old)))
+        admin.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(old), sql.Identifier(server.migrated))
+        )
         with server.admin(old) as conn:
-            schema.migrate(conn)
             names = cron.install(conn)
         change = sql.SQL(request.param).format(old=sql.Identifier(old), new=sql.Identifier(new))
         eventually(lambda: _executes(admin, change))  # a job may run in it just now
@@ -351,25 +291,19 @@ def _executes(conn: Connection, statement: sql.Composed) -> bool:
     return True
 
 
-def test_jobs_of_a_database_that_is_gone_are_found_by_every_queue(queue: Connection, left_behind: list[str]) -> None:
-    cron.install(queue)
-
-    found = cron.check(queue)
-
-    assert kinds(found) == [(CronFindingKind.DATABASE_MISSING, name) for name in left_behind]
-    assert "does not exist: it was renamed or dropped" in found[0].text
-    assert "run `pgrouse cron install` as a superuser or as messages_cron" in found[0].fix
-
-
-def test_jobs_of_a_database_that_is_gone_are_removed_and_no_others(
+def test_jobs_of_a_database_that_is_gone_are_found_by_every_queue_and_removed_and_no_others(
     queue: Connection, jobs: Connection, left_behind: list[str]
 ) -> None:
     installed = cron.install(queue)
     jobs.execute("SELECT cron.schedule('of a user', '@daily', 'SELECT 1')")
     jobs.execute("UPDATE cron.job SET database = 'not there' WHERE jobname = 'of a user'")
 
+    found = cron.check(queue)
     removed = cron.remove_left_behind(queue)
 
+    assert kinds(found) == [(CronFindingKind.DATABASE_MISSING, name) for name in left_behind]
+    assert "does not exist: it was renamed or dropped" in found[0].text
+    assert "run `pgrouse cron install` as a superuser or as messages_cron" in found[0].fix
     assert removed == sorted(left_behind)
     assert {job["jobname"] for job in scheduled(jobs)} == {*installed, "of a user"}
     assert cron.check(queue) == []
@@ -420,7 +354,7 @@ def test_the_role_of_the_jobs_may_run_their_commands(queue: Connection, jobs: Co
     assert queue.execute("SELECT count(*) > 0 FROM messages.tick_mark WHERE caller = 'cron'").fetchone() == (True,)
 
 
-def test_the_role_of_the_jobs_may_do_nothing_else(queue: Connection) -> None:
+def test_the_role_of_the_jobs_may_do_nothing_else_and_cannot_be_dropped_by_accident(queue: Connection) -> None:
     cron.install(queue)
     queue.execute("SET SESSION AUTHORIZATION messages_cron")
 
@@ -428,10 +362,7 @@ def test_the_role_of_the_jobs_may_do_nothing_else(queue: Connection) -> None:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             queue.execute(statement.encode())
 
-
-def test_the_role_of_the_jobs_cannot_be_dropped_by_accident(queue: Connection) -> None:
-    cron.install(queue)
-
+    queue.execute("RESET SESSION AUTHORIZATION")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):
         queue.execute("DROP ROLE messages_cron")
 
@@ -452,31 +383,21 @@ def owner(server: Postgres, jobs: Connection) -> Iterator[Connection]:
     jobs.execute("DROP ROLE cron_test_owner")
 
 
+@pytest.mark.parametrize("hidden_rows_are_an_error", [False, True])
 def test_an_owner_without_superuser_rights_schedules_its_own_jobs_in_the_database_of_the_queue(
-    owner: Connection, jobs: Connection
+    owner: Connection, jobs: Connection, hidden_rows_are_an_error: bool
 ) -> None:
     jobs.execute("GRANT USAGE ON SCHEMA cron TO cron_test_owner")
+    if hidden_rows_are_an_error:
+        session_settings.set_up(owner)
 
-    installed = cron.install(owner)
-
-    assert installed == [TICK, PRUNE]
+    assert cron.install(owner) == [TICK, PRUNE]
     assert {job["username"] for job in scheduled(jobs)} == {"cron_test_owner"}
+    assert cron.remove_left_behind(owner) == []
     assert cron.check(owner) == []
     assert cron.install(owner) == []
     assert cron.remove(owner) == sorted([TICK, PRUNE])
-
-
-def test_an_owner_schedules_its_own_jobs_in_a_session_where_hidden_rows_are_an_error(
-    owner: Connection, jobs: Connection
-) -> None:
-    jobs.execute("GRANT USAGE ON SCHEMA cron TO cron_test_owner")
-    session_settings.set_up(owner)
-
-    assert cron.install(owner) == [TICK, PRUNE]
-    assert cron.remove_left_behind(owner) == []
-    assert cron.check(owner) == []
-    assert cron.remove(owner) == sorted([TICK, PRUNE])
-    assert owner.execute("SHOW row_security").fetchone() == ("off",)
+    assert not hidden_rows_are_an_error or owner.execute("SHOW row_security").fetchone() == ("off",)
 
 
 def test_a_role_that_cannot_read_the_jobs_gets_an_error_with_the_grant(owner: Connection) -> None:

@@ -76,15 +76,14 @@ def test_an_inlined_function_has_no_settings(db: psycopg.Connection[Any]) -> Non
     assert {name for (name,) in inlined} >= INLINED
 
 
-@pytest.mark.parametrize("name", ["claim", "new_blocked", "tick"])
-def test_a_replaced_function_gets_its_settings_again(
-    installed: psycopg.Connection[Any], sql_copy: Path, name: str
-) -> None:
+def test_a_replaced_function_gets_its_settings_again(installed: psycopg.Connection[Any], sql_copy: Path) -> None:
     before = settings(installed)
-    changed = file(sql_copy, name)
-    changed.write_text("-- Changed.\n" + changed.read_text())
+    names = ["claim", "new_blocked", "tick"]
+    for name in names:
+        changed = file(sql_copy, name)
+        changed.write_text("-- Changed.\n" + changed.read_text())
 
-    assert schema.migrate(installed) == [name]
+    assert sorted(schema.migrate(installed)) == names
 
     assert settings(installed) == before
 

@@ -63,16 +63,17 @@ BOUND = """
 """
 
 
-@pytest.fixture
-def both(database: Database) -> psycopg.Connection[Any]:
-    """A connection to a database with two queues."""
-    migrate(database.dsn, schema=QUEUE)
-    return database.connect()
+@pytest.fixture(scope="module")
+def both(shared: Database) -> Database:
+    """A database with two queues."""
+    migrate(shared.dsn, schema=QUEUE)
+    return shared
 
 
 @pytest.mark.every_server
-def test_nothing_of_a_queue_refers_to_the_other(both: psycopg.Connection[Any]) -> None:
-    texts = both.execute(
+def test_nothing_of_a_queue_refers_to_the_other(both: Database) -> None:
+    conn = both.connect()
+    texts = conn.execute(
         f"SELECT t.* FROM pg_namespace AS n CROSS JOIN LATERAL ({TEXTS}) AS t (name, text) WHERE n.nspname = %s",
         [QUEUE],
     ).fetchall()
@@ -89,33 +90,29 @@ def test_nothing_of_a_queue_refers_to_the_other(both: psycopg.Connection[Any]) -
     # There it is the word, as a key of JSON.
     keys = ("jsonb_build_object('messages'", "'total', g.count, 'messages'")
     assert [(name, text) for name, text in found if not text.endswith(keys)] == []
-    assert both.execute(BOUND, [["messages", QUEUE]]).fetchall() == []
+    assert conn.execute(BOUND, [["messages", QUEUE]]).fetchall() == []
 
 
 @pytest.mark.every_server
-def test_both_queues_work_and_are_up_to_date(both: psycopg.Connection[Any], database: Database) -> None:
+def test_both_queues_work_and_are_up_to_date(both: Database) -> None:
     for name in ("messages", QUEUE):
         with use_schema(name):
-            conn = database.connect()
+            conn = both.connect()
             assert works(conn)
             assert schema.is_up_to_date(conn)
             schema.check(conn)
             assert schema.migrate(conn) == []
 
 
-def test_a_second_queue_changes_nothing_of_the_first(database: Database) -> None:
-    before = objects(database.connect())
-    # Publishing changes no definition, and shows that all of the first is in use.
-    migrate(database.dsn, schema=QUEUE)
-
-    assert objects(database.connect()) == before
+def test_a_second_queue_changes_nothing_of_the_first(both: Database, database: Database) -> None:
+    assert objects(both.connect()) == objects(database.connect())
 
 
-def test_the_same_is_installed_under_each_name(both: psycopg.Connection[Any], database: Database) -> None:
+def test_the_same_is_installed_under_each_name(both: Database) -> None:
     ledgers, counted = [], []
     for name in ("messages", QUEUE):
         with use_schema(name):
-            conn = database.connect()
+            conn = both.connect()
             # The digests are those of the files.
             ledgers.append(conn.execute("SELECT kind, name, digest FROM messages.migration ORDER BY 1, 2").fetchall())
             counted.append(

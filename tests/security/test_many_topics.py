@@ -39,7 +39,7 @@ def queue(flooded: Database) -> Queue:
     return Queue(flooded.connect())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(flooded: Database) -> Iterator[Site]:
     site = Site(flooded)
     yield site

@@ -227,15 +227,18 @@ def test_each_call_is_bounded_by_pages(queue: Queue) -> None:
 
 
 def test_a_call_for_more_than_1000_pages_leaves_no_row(queue: Queue) -> None:
+    died = die(queue, error="x" * 700)
+    (today,) = queue.rows("SELECT name FROM messages.archive_days() WHERE pages > 0")
+    # A row on each page.
+    queue.conn.execute(f"ALTER TABLE messages.{today.name} SET (fillfactor = 10)".encode())
     queue.conn.execute(
-        "INSERT INTO messages.message_archive SELECT (jsonb_populate_record(a, jsonb_build_object("
-        "  'id', 1000000 + n,"
-        "  'error', (SELECT string_agg(md5((n * 48 + i)::text), '') FROM generate_series(1, 48) AS i)"
-        "))).* FROM messages.message_archive AS a, generate_series(1, 4500) AS n WHERE a.id = %s",
-        [die(queue)],
+        "INSERT INTO messages.message_archive "
+        "SELECT (jsonb_populate_record(a, jsonb_build_object('id', 1000000 + n))).* "
+        "FROM messages.message_archive AS a, generate_series(1, 1100) AS n WHERE a.id = %s",
+        [died],
     )
 
-    assert purge(queue, queue.call("now"), pages=5000)[0] == 4501
+    assert purge(queue, queue.call("now"), pages=5000)[0] == 1101
 
 
 def test_it_continues_with_the_next_day_if_its_own_was_dropped_in_the_meantime(queue: Queue) -> None:
