@@ -234,31 +234,22 @@ def test_without_pauses_and_with_long_locks_there_is_no_finding(queue: Queue) ->
     }
 
 
-def test_a_pause_is_reported_and_is_no_problem(queue: Queue) -> None:
+def test_a_pause_is_reported_with_the_call_that_ends_it_and_is_no_problem(queue: Queue) -> None:
     queue.call("pause", "mail", reason="smtp is down")
     queue.call("pause", "mail", channel="berlin")
     queue.schedule("nightly")
     queue.call("pause_schedule", "nightly")
 
     found = examine(queue, "topics")
+    for row in found.rows:
+        if row.fix:
+            queue.conn.execute(row.fix.encode())
 
     assert found.wrong == {}
     assert "mail has been paused since" in found.text_of("paused")
     assert "smtp is down" in found.text_of("paused")
     assert "the channel berlin of mail has been paused" in found.text_of("paused")
     assert "the schedule nightly has been paused" in found.text_of("paused")
-
-
-def test_each_pause_is_reported_with_the_call_that_ends_it(queue: Queue) -> None:
-    queue.call("pause", "mail")
-    queue.call("pause", "mail", channel="berlin")
-    queue.schedule("nightly")
-    queue.call("pause_schedule", "nightly")
-
-    for row in examine(queue, "topics").rows:
-        if row.fix:
-            queue.conn.execute(row.fix.encode())
-
     assert examine(queue, "topics").of("paused").what == "nothing is paused"
 
 
@@ -271,12 +262,7 @@ def test_a_lock_that_is_shorter_than_the_slowest_runs_of_its_topic_is_found(queu
     assert found.wrong == {"short_locks": "warn"}
     assert "and its lock lasts 10 s" in found.of("short_locks").what
     assert found.of("short_locks").fix.startswith("pgrouse topic set slow lock_duration=")
-
-
-def test_a_lock_that_is_longer_has_no_finding(queue: Queue) -> None:
     queue.policy("slow", lock_duration="10 minutes")
-    queue.conn.execute(RUNS)
-
     assert examine(queue, "topics").wrong == {}
 
 

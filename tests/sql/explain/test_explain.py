@@ -82,19 +82,14 @@ def test_operators_and_analysts_may_call_it(queue: Queue, other: Queue, role: st
 # explain_missing: explain_missing: an id that is neither live nor archived.
 
 
-def test_an_id_above_the_highest_was_never_published(queue: Queue) -> None:
+def test_an_invalid_id_or_one_above_the_highest_was_never_published(queue: Queue) -> None:
     highest = queue.publish()
+    reason = f"it was never published: the highest id so far is {highest}"
 
-    row = queue.row("SELECT * FROM messages.explain(%s)", [highest + 1])
+    for impossible in (highest + 1, 0, -1):
+        row = queue.row(EXPLAIN, [impossible])
 
-    assert (row.code, row.reason) == ("never_published", f"it was never published: the highest id so far is {highest}")
-
-
-@pytest.mark.parametrize("impossible", [0, -1])
-def test_an_invalid_id_was_never_published(queue: Queue, impossible: int) -> None:
-    queue.publish()
-
-    assert queue.row("SELECT * FROM messages.explain(%s)", [impossible]).code == "never_published"
+        assert (row.code, row.reason) == ("never_published", reason)
 
 
 def test_an_id_below_the_highest_was_deleted_or_rolled_back(queue: Queue) -> None:
