@@ -117,7 +117,7 @@ def test_http_refuses_them(http: httpx.Client) -> None:
         assert "printable characters" in published.text or "pattern" in published.text
 
 
-# Of each character that PostgreSQL can store: whether it is printable, and whether it is replaced if it is not.
+# PostgreSQL can store these characters: which are printable, and are all others replaced?
 ASKED = """
     SELECT array_agg(c.n) FILTER (WHERE c.is_printable) AS printable,
            bool_and(c.replaced = CASE WHEN c.is_printable THEN chr(c.n) ELSE '?' END) AS others_are_replaced

@@ -226,40 +226,11 @@ def run_maintenance(queue: Queue) -> None:
 
 
 ACTIONS: list[Callable[[Queue], None]] = [
-    *(
-        cancel,
-        skip,
-        retry_now,
-        signal,
-        signal_key,
-        unblock,
-        edit,
-        reencrypt,
-        redrive,
-        redrive_where,
-        redrive_edited,
-        requeue_dead_letters,
-        replay,
-        purge_archive,
-        delete,
-        purge_topic,
-        cancel_batch,
-        redrive_batch,
-    ),
-    *(
-        pause,
-        resume,
-        run_schedule,
-        pause_schedule,
-        resume_schedule,
-        delete_export,
-        drain_worker,
-        scale_worker,
-        add_token,
-        open_user_session,
-        revoke_token,
-    ),
-    *(silence, unsilence, delete_sink, replay_alerts, tick, run_maintenance),
+    *(cancel, skip, retry_now, signal, signal_key, unblock, edit, reencrypt, delete, cancel_batch, redrive_batch),
+    *(redrive, redrive_where, redrive_edited, requeue_dead_letters, replay, purge_archive, purge_topic),
+    *(pause, resume, run_schedule, pause_schedule, resume_schedule, delete_export, drain_worker, scale_worker),
+    *(add_token, open_user_session, revoke_token, silence, unsilence, delete_sink, replay_alerts),
+    *(tick, run_maintenance),
 ]
 # Actions whose name differs from their function's.
 NAMES = {

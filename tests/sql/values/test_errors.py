@@ -66,12 +66,9 @@ def test_different_errors_have_different_fingerprints(queue: Queue, one: str, an
     assert queue.call("error_fingerprint", one) != queue.call("error_fingerprint", another)
 
 
-def test_a_fingerprint_is_16_hex_digits(queue: Queue) -> None:
+def test_a_fingerprint_is_16_hex_digits_and_no_error_has_none(queue: Queue) -> None:
     assert set(queue.call("error_fingerprint", "boom")) <= set("0123456789abcdef")
     assert len(queue.call("error_fingerprint", "boom")) == 16
-
-
-def test_no_error_has_no_fingerprint(queue: Queue) -> None:
     assert queue.call("error_fingerprint", None) is None
 
 

@@ -40,18 +40,19 @@ def test_the_row_of_the_worker_has_the_user_and_the_time(queue: Queue) -> None:
     assert queue.value("SELECT drain_asked_at FROM messages.worker") == first.drain_asked_at
 
 
-def test_an_unregistered_worker_is_not_asked(queue: Queue) -> None:
-    assert queue.call("drain_worker", "unregistered") is False
-
-
-def test_a_job_on_spark_which_would_not_read_it_is_refused(queue: Queue) -> None:
+@pytest.mark.parametrize(("function", "arguments"), [("drain_worker", []), ("scale_worker", [3])])
+def test_neither_a_job_on_spark_which_would_not_read_it_nor_an_unregistered_worker_is_asked(
+    queue: Queue, function: str, arguments: list[int]
+) -> None:
     queue.call("register_worker", "spark-1", "host", 1, "0", ["t"], 1000)
     queue.call("touch_worker", "spark-1", '{"engine": "spark", "in_flight": 0}')
 
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="is a job on Spark"):
-        queue.call("drain_worker", "spark-1")
+        queue.call(function, "spark-1", *arguments)
 
-    assert queue.value("SELECT drain_asked_at FROM messages.worker") is None
+    assert queue.call(function, "unregistered", *arguments) is False
+    assert queue.row("SELECT drain_asked_at, requested_concurrency FROM messages.worker") == (None, None)
+    assert queue.rows("SELECT FROM messages.audit") == []
 
 
 def test_a_worker_over_http_is_asked(queue: Queue) -> None:
@@ -104,11 +105,6 @@ def test_the_row_of_the_worker_has_the_number_until_it_is_taken_back(queue: Queu
     assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
-def test_an_unregistered_worker_is_not_scaled(queue: Queue) -> None:
-    assert queue.call("scale_worker", "unregistered", 3) is False
-    assert queue.rows("SELECT FROM messages.audit") == []
-
-
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize("concurrency", [0, -1, 10_001])
 def test_a_number_that_no_configuration_may_have_is_refused(queue: Queue, concurrency: int) -> None:
@@ -121,16 +117,6 @@ def test_a_worker_over_http_is_refused(queue: Queue) -> None:
 
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="claims over HTTP"):
         queue.call("scale_worker", "http:t/w", 3)
-
-
-def test_scale_worker_a_job_on_spark_which_would_not_read_it_is_refused(queue: Queue) -> None:
-    queue.call("register_worker", "spark-1", "host", 1, "0", ["t"], 1000)
-    queue.call("touch_worker", "spark-1", '{"engine": "spark", "in_flight": 0}')
-
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is a job on Spark"):
-        queue.call("scale_worker", "spark-1", 3)
-
-    assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
 # messages.touch_worker: a sign of life of a worker.
