@@ -12,27 +12,20 @@ from tests.sql.queue import Background, Listener, Queue
 # messages.cancel: an operator ends waiting and running messages.
 
 
-@pytest.mark.parametrize("wait", ["-1 s", "1 hour"])
-def test_a_waiting_message_is_archived_as_cancelled(queue: Queue, wait: str) -> None:
+@pytest.mark.parametrize(
+    ("wait", "reason", "error"),
+    [("-1 s", None, "cancelled"), ("1 hour", "ordered twice", "cancelled: ordered twice")],
+)
+def test_a_waiting_message_is_archived_as_cancelled_with_the_reason(
+    queue: Queue, wait: str, reason: str | None, error: str
+) -> None:
     published = queue.publish(wait=wait)
 
-    assert queue.call("cancel", [published]) == [published]
+    assert queue.call("cancel", [published], reason) == [published]
 
     archived = queue.archived(published)
-    assert (queue.message(published), archived.result, archived.error, archived.handled_by) == (
-        None,
-        "cancelled",
-        "cancelled",
-        "postgres",
-    )
-
-
-def test_the_reason_is_kept(queue: Queue) -> None:
-    published = queue.publish()
-
-    queue.call("cancel", [published], "ordered twice")
-
-    assert queue.archived(published).error == "cancelled: ordered twice"
+    assert queue.message(published) is None
+    assert (archived.result, archived.error, archived.handled_by) == ("cancelled", error, "postgres")
 
 
 def test_the_worker_of_a_running_message_is_notified_at_once(queue: Queue, listen: Callable[..., Listener]) -> None:
@@ -61,17 +54,12 @@ def test_later_settles_of_the_worker_change_nothing_and_report_a_lost_lock(
     assert (queue.message(published), queue.archived(published)) == (None, before)
 
 
-def test_an_ended_message_is_not_cancelled(queue: Queue) -> None:
+def test_an_ended_or_unknown_message_is_not_cancelled(queue: Queue) -> None:
     published = queue.publish()
     queue.settle("complete", queue.claim())
 
-    assert queue.call("cancel", [published]) == []
+    assert [queue.call("cancel", ids) for ids in ([published], [4711], [], None)] == [[]] * 4
     assert queue.archived(published).result == "success"
-
-
-@pytest.mark.parametrize("ids", [[], None, [4711]])
-def test_an_unknown_message_is_not_cancelled(queue: Queue, ids: Any) -> None:
-    assert queue.call("cancel", ids) == []
 
 
 def test_many_are_cancelled_at_once(queue: Queue) -> None:
@@ -242,14 +230,6 @@ def test_running_ready_and_ended_messages_are_left_alone(queue: Queue) -> None:
 
     assert queue.call("retry_now", [running, ready, 4711]) == []
     assert queue.rows("SELECT * FROM messages.audit") == []
-
-
-def test_an_audit_entry_is_written(queue: Queue) -> None:
-    waiting = queue.publish_many(2, wait="1 hour")
-
-    queue.call("retry_now", waiting)
-
-    assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("retry_now", "t", "2")
 
 
 def test_an_open_transaction_that_waits_for_the_message_does_not_block_it(queue: Queue, other: Queue) -> None:

@@ -20,16 +20,16 @@ PAUSED_CHANNEL = (
 )
 
 
-def test_a_paused_topic_records_begin_user_and_reason(queue: Queue) -> None:
+def test_a_paused_topic_records_begin_user_and_reason_and_keeps_its_other_columns(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=7)
+
     queue.call("pause", "mail", "the server is down")
 
     paused = queue.row(PAUSED, ["mail"])
-    assert (paused.paused_by, paused.paused_reason, paused.resume_at) == (
-        queue.value("SELECT session_user::text"),
-        "the server is down",
-        None,
-    )
+    user = queue.value("SELECT session_user::text")
+    assert (paused.paused_by, paused.paused_reason, paused.resume_at) == (user, "the server is down", None)
     assert abs(paused.paused_at - queue.value("SELECT clock_timestamp()")) < timedelta(minutes=1)
+    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'mail'") == 7
 
 
 def test_a_channel_is_paused_alone(queue: Queue) -> None:
@@ -39,26 +39,14 @@ def test_a_channel_is_paused_alone(queue: Queue) -> None:
     assert queue.row(PAUSED, ["mail"]) is None
 
 
-def test_a_pause_keeps_the_other_columns_of_the_row(queue: Queue) -> None:
-    queue.policy("mail", max_attempts=7)
-
-    queue.call("pause", "mail")
-
-    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'mail'") == 7
-
-
-def test_the_end_of_a_pause_counts_from_the_servers_clock(queue: Queue) -> None:
+def test_the_end_of_a_pause_counts_from_the_servers_clock_or_is_a_point_in_time(queue: Queue) -> None:
     queue.later("0")
+    tomorrow = queue.value("SELECT date_trunc('day', clock_timestamp()) + interval '2 days'")
 
     until = queue.call("pause", "mail", resume_in="10 minutes")
 
     paused = queue.row(PAUSED, ["mail"])
     assert until == paused.resume_at == paused.paused_at + timedelta(minutes=10)
-
-
-def test_the_end_of_a_pause_may_be_a_point_in_time(queue: Queue) -> None:
-    tomorrow = queue.value("SELECT date_trunc('day', clock_timestamp()) + interval '2 days'")
-
     assert queue.call("pause", "mail", until=tomorrow) == tomorrow
 
 
