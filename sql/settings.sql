@@ -36,7 +36,7 @@ BEGIN
       (ARRAY['enable_seqscan=off', 'enable_nestloop=off', 'jit=off'], '
         workflow_messages'),
       (ARRAY['jit=off'], '
-        examine_topics examine_workers ready_topics'),
+        examine_topics examine_workers ready_topics subscription_changed'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
         apply_missed_batch_changes cancel cancel_batch check_signal close_batch conditions count_runs dead_groups

@@ -119,6 +119,7 @@ COLD = {
     "propagate_ends": "SELECT messages.propagate_ends(ARRAY(SELECT min(id) FROM held), true, 100)",
     "unblock": "SELECT messages.unblock(ARRAY(SELECT max(id) FROM messages.blocked_message))",
     "find_dead": "SELECT * FROM messages.find_dead(p_limit => 10)",
+    "subscribe": "INSERT INTO messages.subscription (topic, subscriber) VALUES ('t0', 's') RETURNING topic",
 }
 
 
@@ -203,8 +204,8 @@ def full(holding: Planned) -> Iterator[Planned]:
         yield holding
 
 
-# These join what they have counted already: one row per topic, or one per condition.
-JOINS_FEW = ("stats", "update_conditions")
+# These join what they have counted already: one row per topic, or one per condition. Or they join subscriptions.
+JOINS_FEW = ("stats", "update_conditions", "subscribe")
 FOLLOWS_ENDS = ("complete", "reject", "fail", "cancel", "redrive", "propagate_ends", "unblock")
 BY_ID = ("complete", "reject", "fail", "read_claimed")
 CLAIMS = tuple(name for name in HOT if name.split()[0] == "claim")
