@@ -73,7 +73,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     test, given = metafunc.definition, metafunc.config.getoption("--pg")
     names = _servers(metafunc.config)
     if test.get_closest_marker("newest") and given in (None, "", ALL):
-        names = list(dict.fromkeys([*names, servers.EMBEDDED]))
+        names = list(dict.fromkeys([*(names if given else names[:1]), servers.EMBEDDED]))
     elif not _is_about_the_server(test, ON_NAMED_SERVERS if given else set()):
         names = names[:1]
     metafunc.parametrize("server", names, indirect=True, scope="session")

@@ -16,8 +16,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 from tests.sql.work import Work, work
 
-pytestmark = pytest.mark.newest
-
 SQL = Path(__file__).resolve().parents[2] / "sql"
 
 # Versions of one row are many before they fill pages.
@@ -54,26 +52,27 @@ def publish(queue: Queue, count: int, key: str, on_conflict: str | None, topic: 
         return work(queue, "SELECT messages.publish_staged('j', %s, %s::bigint[])", [[attempt], [count]])
 
 
+MODES = [None, "ignore", "replace", "append"]
+
+
+@pytest.mark.newest
 @pytest.mark.parametrize("key", [UNIQUE, PAIRS])
-@pytest.mark.parametrize("on_conflict", [None, "ignore", "replace", "append"])
+@pytest.mark.parametrize("on_conflict", MODES)
 def test_publishing_keys_in_bulk_grows_with_their_number(queue: Queue, on_conflict: str | None, key: str) -> None:
     less, more = (publish(queue, SMALL * times, key, on_conflict) for times in (1, TIMES))
 
     assert more.is_within(MOST, less), (less, more)
 
 
+DIFFERENT = [*((None, policy) for policy in POLICIES), *((on_conflict, "") for on_conflict in MODES[1:])]
+
+
 @pytest.mark.parametrize(
     ("on_conflict", "policy"),
     [
-        *((None, policy) for policy in POLICIES),
-        *((on_conflict, "") for on_conflict in ("ignore", "replace", "append")),
-        ("append", POLICIES[-1]),
-        *(
-            pytest.param(on_conflict, policy, marks=pytest.mark.long)
-            for on_conflict in ("ignore", "replace", "append")
-            for policy in POLICIES[1:]
-            if (on_conflict, policy) != ("append", POLICIES[-1])
-        ),
+        pytest.param(on_conflict, policy, marks=() if (on_conflict, policy) in DIFFERENT else pytest.mark.long)
+        for on_conflict in MODES
+        for policy in POLICIES
     ],
 )
 def test_publishing_one_key_many_times_grows_with_the_number_of_rows_whatever_policy_its_topic_has(
@@ -203,6 +202,7 @@ def growth(queue: Queue, name: str) -> tuple[Work, Work]:
     return call(SMALL), call(SMALL * TIMES)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_for_many_messages_grows_with_their_number(queue: Queue, name: str) -> None:
     less, more = growth(queue, name)
@@ -210,6 +210,8 @@ def test_a_call_for_many_messages_grows_with_their_number(queue: Queue, name: st
     assert more.is_within(MOST, less), (less, more)
 
 
+@pytest.mark.long
+@pytest.mark.newest
 def test_a_call_for_many_messages_grows_with_their_number_though_statistics_say_that_there_are_none(
     own_database: Database,
 ) -> None:

@@ -155,23 +155,16 @@ def claims_until_found(queue: Queue) -> int:
 def test_with_thousands_of_full_channels_a_claim_checks_some_and_the_next_one_continues(own_queue: Queue) -> None:
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
-    claimed, left = own_queue.claim_with_next_due(limit=10)
-    assert (claimed, left.next_due_s) == ([], 0)
 
+    claims = [own_queue.claim_with_next_due(limit=10) for _ in range(7)]
+
+    # After a whole round that found nothing the next claim can wait.
+    assert [claimed for claimed, _ in claims] == [[]] * 7
+    assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False] * 6 + [True]
     for free in ("c15000", "c10001", "c12500"):
         own_queue.call("cancel", [own_queue.value("SELECT min(id) FROM messages.message WHERE channel = %s", [free])])
         # The rest of this round and, if it was passed already, the next one.
         assert claims_until_found(own_queue) <= 6
-
-
-def test_a_round_that_found_nothing_ends_and_the_next_claim_can_wait(own_queue: Queue) -> None:
-    own_queue.policy(channel_concurrency=1)
-    fill_all(own_queue, 5000)
-
-    claims = [own_queue.claim_with_next_due(limit=10) for _ in range(7)]
-
-    assert [claimed for claimed, _ in claims] == [[]] * 7
-    assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False] * 6 + [True]
 
 
 def test_an_unfinished_round_hides_nothing(own_queue: Queue) -> None:
@@ -217,15 +210,14 @@ def test_a_round_that_began_under_a_limit_does_not_keep_it(own_queue: Queue) -> 
     assert len(own_queue.claim(limit=10)) == 10
 
 
-@pytest.mark.parametrize("channels", [200, 20_000])
 @pytest.mark.parametrize("hold", HELD)
 def test_a_claim_reads_a_bounded_number_of_pages_however_many_channels_are_held(
-    own_queue: Queue, hold: str, channels: int
+    own_queue: Queue, hold: str
 ) -> None:
     own_queue.policy(
         ordered=hold in {"running", "backs off"}, channel_min_interval="1 day" if hold == "interval" else None
     )
-    own_queue.publish_many(channels, channel=sql.SQL("'c' || n"))
+    own_queue.publish_many(20_000, channel=sql.SQL("'c' || n"))
     if hold == "delayed":
         own_queue.publish_many(5000, channel="flood")
     own_queue.conn.execute(HELD[hold].encode())
@@ -268,9 +260,7 @@ CHANNELS = """
     ("seed", "channels"),
     [
         *((seed, 150) for seed in range(6)),
-        # Ordered, several at once, and an interval.
-        *((seed, 1200) for seed in (0, 2, 4)),
-        *(pytest.param(seed, 1200, marks=pytest.mark.long) for seed in (1, 3, 5)),
+        *(pytest.param(seed, 1200, marks=pytest.mark.long) for seed in range(6)),
     ],
 )
 def test_claims_take_exactly_what_a_slow_reference_permits(queue: Queue, seed: int, channels: int) -> None:
@@ -351,16 +341,6 @@ def test_ten_thousand_limited_channels_fit_into_one_claim(own_queue: Queue) -> N
     assert own_queue.value("SHOW max_locks_per_transaction") == "64"
 
 
-# messages.oldest_due_channels: the (channel, priority) pairs of the messages that have been due longest.
-
-FIRST = "SELECT * FROM messages.oldest_due_channels('t', %s, messages.now(), %s)"
-
-
-def first(queue: Queue, most: int = 100, low: str = "-infinity") -> Any:
-    found = queue.row(FIRST, [low, most])
-    return found.channels and list(zip(found.channels, found.priorities, strict=True)), found.is_all
-
-
 # messages.pick_without_channel: the next ready rows of one topic without a channel, over its priorities.
 
 
@@ -437,7 +417,7 @@ def publish_at_random(queue: Queue, lot: Random) -> None:
             queue.publish_many(lot.choice([1, 1, 1, 2, 70]), channel=f"c{n:03}", priority=priority, wait=wait)
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
 def test_it_visits_what_a_slow_reference_visits(queue: Queue, seed: int) -> None:
     lot = Random(seed)
     with queue.conn.transaction():
@@ -457,9 +437,8 @@ def test_it_visits_what_a_slow_reference_visits(queue: Queue, seed: int) -> None
             assert (looks <= last <= looks + 75, pairs[last][0] > pairs[last - 1][0]) == (True, True)
 
 
-@pytest.mark.parametrize("channels", [2_500, 20_000])
-def test_delayed_channels_cost_little_more_than_their_entries(own_queue: Queue, channels: int) -> None:
-    own_queue.publish_many(channels, channel=sql.SQL("'c' || n"), wait="1 hour")
+def test_delayed_channels_cost_little_more_than_their_entries(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000, channel=sql.SQL("'c' || n"), wait="1 hour")
 
     walk = "SELECT messages.due_channels('t', '', NULL, messages.now(), 1000, '-infinity', 2000)"
 

@@ -45,7 +45,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     messages=MESSAGES,
     limit=st.integers(1, 6),

@@ -125,18 +125,18 @@ def test_a_rollback_also_to_a_savepoint_takes_the_count_back(queue: Queue) -> No
 
 
 def test_a_bulk_copy_is_counted_once_and_inserted_as_a_whole_or_not_at_all(queue: Queue) -> None:
-    queue.policy("t", max_depth=30_000)
+    queue.policy("t", max_depth=3000)
 
     def copy(count: int) -> None:
         with queue.conn.cursor().copy("COPY messages.message (topic, payload) FROM STDIN") as copying:
             copying.write("t\t1\n" * count)
 
-    copy(20_000)
+    copy(2000)
     with pytest.raises(psycopg.Error) as caught:
-        copy(20_000)
+        copy(2000)
 
     assert is_full(caught)
-    assert queue.depth() == 20_000
+    assert queue.depth() == 2000
 
 
 def test_keys_that_wait_already_need_no_room(queue: Queue) -> None:
@@ -392,7 +392,7 @@ def test_concurrent_settles_of_many_limited_topics_never_deadlock(
         chance = random.Random(seed)
         by.conn.execute("SET deadlock_timeout = '100ms'")
         claimed: list[Any] = []
-        for _ in repeat(None, 40):
+        for _ in repeat(None, 20):
             with by.conn.transaction():
                 done = {each.id for each in claimed if chance.random() < 0.6}
                 by.settle("complete", [each for each in claimed if each.id in done])
