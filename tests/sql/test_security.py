@@ -14,6 +14,7 @@ from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from tests.server.postgres import Database, Postgres
+from tests.sql.conftest import TABLES
 from tests.sql.queue import Queue
 
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
@@ -213,9 +214,11 @@ def as_role(users: None, database: Database) -> Iterator[Callable[[str], Queue]]
 
 
 def refuses(queue: Queue, statement: str) -> bool:
-    with pytest.raises(errors.InsufficientPrivilege):
+    try:
         queue.conn.execute(statement.encode())
-    return True
+    except errors.InsufficientPrivilege:
+        return True
+    return False
 
 
 # The catalog
@@ -343,13 +346,12 @@ def unqualified(body: str) -> list[str]:
     return found + re.findall(r"[-+/<>=~!@#%^&|`?]+|::\s*\w+|\w\s*\*", bare)
 
 
-@pytest.mark.parametrize("name", sorted(FAST_PATHS))
-def test_functions_with_the_path_of_their_caller_resolve_no_name_in_it(queue: Queue, name: str) -> None:
-    (body,) = [
-        row.prosrc for row in queue.rows(f"SELECT f.prosrc FROM ({FUNCTIONS}) AS f WHERE f.proname = %s", [name])
-    ]
+def test_functions_with_the_path_of_their_caller_resolve_no_name_in_it(queue: Queue) -> None:
+    bodies = queue.rows(
+        f"SELECT f.proname, f.prosrc FROM ({FUNCTIONS}) AS f WHERE f.proname = ANY (%s)", [list(FAST_PATHS)]
+    )
 
-    assert unqualified(body) == []
+    assert {row.proname: unqualified(row.prosrc) for row in bodies} == {name: [] for name in FAST_PATHS}
 
 
 @pytest.mark.parametrize(
@@ -400,14 +402,10 @@ def test_an_operator_in_a_shared_schema_is_never_called_by_a_publish(
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("role", ROLES)
-def test_each_role_may_call_the_functions_listed_here_and_no_others(queue: Queue, role: str) -> None:
-    callable_ = queue.rows(
-        f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE has_function_privilege(%s, f.oid, 'EXECUTE')",
-        [f"messages_{role}"],
-    )
+def test_each_role_may_call_the_functions_listed_here_and_no_others(queue: Queue) -> None:
+    may = f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE has_function_privilege(%s, f.oid, 'EXECUTE')"
 
-    assert {row.proname for row in callable_} == MAY_CALL[role]
+    assert {role: {row.proname for row in queue.rows(may, [f"messages_{role}"])} for role in ROLES} == MAY_CALL
 
 
 def test_no_function_runs_dynamic_sql_except_for_a_partition_an_optional_table_or_all_columns(queue: Queue) -> None:
@@ -486,35 +484,22 @@ def test_a_publisher_sends_a_notification(
     assert listener.received() == [str(published)]
 
 
-@pytest.mark.parametrize("column", ["payload", "body", "headers", "state", "history", "claim_id", "locked_by", "*"])
-def test_a_publisher_reads_no_content_not_even_its_own(as_role: Callable[[str], Queue], column: str) -> None:
+def test_a_publisher_reads_no_content_not_even_its_own(as_role: Callable[[str], Queue]) -> None:
     publisher = as_role("publisher")
     publisher.publish()
 
-    assert refuses(publisher, f"SELECT {column} FROM messages.message")
-    assert refuses(publisher, f"INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING {column}")
+    insert = "INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING"
+    for column in ("payload", "body", "headers", "state", "history", "claim_id", "locked_by", "*"):
+        assert refuses(publisher, f"SELECT {column} FROM messages.message"), column
+        assert refuses(publisher, f"{insert} {column}"), column
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        "claim_id",
-        "locked_by",
-        "locked_at",
-        "lock_expires_at",
-        "attempts",
-        "history",
-        "state",
-        "progress",
-        "created_at",
-        "redriven_from",
-        "original_topic",
-    ],
-)
-def test_a_publisher_cannot_set_columns_that_belong_to_the_queue(as_role: Callable[[str], Queue], column: str) -> None:
-    assert refuses(
-        as_role("publisher"), f"INSERT INTO messages.message (topic, payload, {column}) VALUES ('t', '1', NULL)"
-    )
+def test_a_publisher_cannot_set_columns_that_belong_to_the_queue(as_role: Callable[[str], Queue]) -> None:
+    publisher = as_role("publisher")
+    lock = ("claim_id", "locked_by", "locked_at", "lock_expires_at")
+    for column in (*lock, "attempts", "history", "state", "progress", "created_at", "redriven_from", "original_topic"):
+        insert = f"INSERT INTO messages.message (topic, payload, {column}) VALUES ('t', '1', NULL)"
+        assert refuses(publisher, insert), column
 
 
 def test_a_publisher_reads_only_the_batches_that_it_created(queue: Queue, as_role: Callable[[str], Queue]) -> None:
@@ -536,9 +521,9 @@ def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> No
     assert refuses(as_role("publisher"), statement)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+def test_a_publisher_can_only_publish(as_role: Callable[[str], Queue]) -> None:
+    publisher = as_role("publisher")
+    for statement in (
         "UPDATE messages.message SET priority = 0",
         "DELETE FROM messages.message",
         "TRUNCATE messages.message",
@@ -550,10 +535,8 @@ def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> No
         "SELECT backoff FROM messages.topic",
         "UPDATE messages.sleeper SET armed_until = 'epoch'",
         "SELECT nextval('messages.armed_until')",
-    ],
-)
-def test_a_publisher_can_only_publish(as_role: Callable[[str], Queue], statement: str) -> None:
-    assert refuses(as_role("publisher"), statement)
+    ):
+        assert refuses(publisher, statement), statement
 
 
 # Settings, which every role can write
@@ -575,16 +558,28 @@ def test_no_function_reads_a_setting_except_those_listed_here(queue: Queue) -> N
     assert set(re.findall(r"(?:current_setting|set_config)\(\s*'messages\.(\w+)'", " ".join(bodies))) == SETTINGS
 
 
-@pytest.mark.parametrize("value", ["t", '{"t": 1000000}', "1", "ignore", "2000-01-01"])
 @pytest.mark.parametrize("setting", [*sorted(SETTINGS), "unpoliced"])
 def test_no_setting_of_a_publisher_switches_a_policy_off(
-    as_role: Callable[[str], Queue], queue: Queue, setting: str, value: str
+    as_role: Callable[[str], Queue], queue: Queue, setting: str
 ) -> None:
     queue.policy("*", accept_publishes=False)
     queue.policy("t", accept_publishes=True, max_payload_bytes=10, ttl="1 hour", max_depth=2, on_full="drop")
     publisher = as_role("publisher")
-    publisher.value("SELECT set_config(%s, %s, false)", [f"messages.{setting}", value])
 
+    for value in ("t", '{"t": 1000000}', "1", "ignore", "2000-01-01"):
+        publisher.value("SELECT set_config(%s, %s, false)", [f"messages.{setting}", value])
+        publish_what_is_refused(publisher)
+
+        rows = queue.rows(
+            "SELECT topic, octet_length(payload::text) AS bytes, expires_at - now() AS ttl FROM messages.message"
+        )
+        assert len(rows) <= 2, value
+        assert all(row.topic == "t" and row.bytes <= 10 and row.ttl <= timedelta(hours=1, minutes=1) for row in rows)
+        queue.call("cancel", queue.ids())
+
+
+def publish_what_is_refused(publisher: Queue) -> None:
+    """Publish what is too large or goes elsewhere, and more than there is room for."""
     for statement in (
         "INSERT INTO messages.message (topic, payload) VALUES ('t', to_jsonb(repeat('x', 100)))",
         "SELECT * FROM messages.publish('t', to_jsonb(repeat('x', 100)))",
@@ -594,12 +589,6 @@ def test_no_setting_of_a_publisher_switches_a_policy_off(
     ):
         with suppress(psycopg.Error):
             publisher.conn.execute(statement.encode())
-
-    rows = queue.rows(
-        "SELECT topic, octet_length(payload::text) AS bytes, expires_at - now() AS ttl FROM messages.message"
-    )
-    assert len(rows) <= 2
-    assert all(row.topic == "t" and row.bytes <= 10 and row.ttl <= timedelta(hours=1, minutes=1) for row in rows)
 
 
 # The worker
@@ -638,31 +627,16 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
     assert -1 not in [row.count for row in ticked]
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        "message",
-        "message_archive",
-        "sleeper",
-        "worker",
-        "low_water",
-        "alert",
-        "tick_mark",
-        "topic",
-        "migration",
-        "redrive_log",
-    ],
-)
-def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], table: str) -> None:
+def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], queue: Queue) -> None:
     worker = as_role("worker")
+    for (table,) in queue.rows(TABLES):
+        assert refuses(worker, f"DELETE FROM messages.{table}"), table
+        assert refuses(worker, f"TRUNCATE messages.{table}"), table
 
-    assert refuses(worker, f"DELETE FROM messages.{table}")
-    assert refuses(worker, f"TRUNCATE messages.{table}")
 
-
-@pytest.mark.parametrize(
-    "statement",
-    [
+def test_a_worker_can_only_do_its_work(as_role: Callable[[str], Queue]) -> None:
+    worker = as_role("worker")
+    for statement in (
         "SELECT payload FROM messages.message",
         "SELECT payload FROM messages.message_archive",
         "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')",
@@ -672,10 +646,8 @@ def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], table: str) -
         "SELECT messages.return_attempts(ARRAY[1], ARRAY[1], NULL, NULL, NULL, NULL)",
         "SELECT messages.expire_locks()",
         "SELECT messages.maintain_partitions()",
-    ],
-)
-def test_a_worker_can_only_do_its_work(as_role: Callable[[str], Queue], statement: str) -> None:
-    assert refuses(as_role("worker"), statement)
+    ):
+        assert refuses(worker, statement), statement
 
 
 def test_a_temp_table_with_the_name_of_a_table_of_the_queue_is_never_used(
@@ -747,18 +719,16 @@ def test_an_operator_sees_everything_and_runs_every_operation(as_role: Callable[
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 't'") == 3
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+def test_an_operator_changes_messages_only_through_functions(as_role: Callable[[str], Queue]) -> None:
+    operator = as_role("operator")
+    for statement in (
         "DELETE FROM messages.message",
         "UPDATE messages.message_archive SET result = 'success'",
         "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')",
         "SELECT * FROM messages.claim('w', ARRAY['t'], 1)",
         "DELETE FROM messages.migration",
-    ],
-)
-def test_an_operator_changes_messages_only_through_functions(as_role: Callable[[str], Queue], statement: str) -> None:
-    assert refuses(as_role("operator"), statement)
+    ):
+        assert refuses(operator, statement), statement
 
 
 def test_the_check_of_policies_applies_to_an_operator_too(as_role: Callable[[str], Queue]) -> None:
@@ -804,9 +774,8 @@ def test_a_login_without_a_role_can_do_nothing(as_role: Callable[[str], Queue]) 
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("role", ROLES)
 def test_days_that_are_created_later_have_the_same_rights_as_the_first(
-    queue: Queue, as_role: Callable[[str], Queue], role: str
+    queue: Queue, as_role: Callable[[str], Queue]
 ) -> None:
     queue.later("1 day")
     queue.call("maintain_partitions")
@@ -814,7 +783,7 @@ def test_days_that_are_created_later_have_the_same_rights_as_the_first(
         "SELECT max(relname) AS name FROM pg_class WHERE relname ~ '^message_archive_2' AND relkind = 'r'"
     )
 
-    assert refuses(as_role(role), f"DELETE FROM messages.{newest.name}")
+    assert [role for role in ROLES if not refuses(as_role(role), f"DELETE FROM messages.{newest.name}")] == []
     assert (
         queue.value("SELECT relowner::regrole::text FROM pg_class WHERE relname = %s", [newest.name])
         == "messages_owner"

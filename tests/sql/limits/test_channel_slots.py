@@ -145,7 +145,7 @@ def run_in(queue: Queue, channel: str, count: int = 1) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))])
 def test_it_leaves_out_no_channel_that_has_a_slot(queue: Queue, seed: int) -> None:
     lot = Random(seed)
     settings: dict[str, Any] = {"ordered": lot.random() < 0.5, "channel_concurrency": lot.choice([None, 0, 1, 3])}
