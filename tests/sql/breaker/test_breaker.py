@@ -98,45 +98,36 @@ def check(queue: Queue, policy: Any) -> Any:
     return queue.row("SELECT * FROM messages.check_breaker(%s)", [Jsonb(policy)])
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        {},
-        {"failure_rate": 1},
-        {"failure_rate": 0.01, "min_attempts": 1, "window": "1 day", "pause": "1s", "probes": 1000},
-    ],
-)
-def test_every_documented_breaker_is_valid(queue: Queue, policy: dict[str, Any]) -> None:
-    assert check(queue, policy) == (None, None)
-
-
-def test_no_breaker_is_valid(queue: Queue) -> None:
+def test_every_documented_breaker_is_valid(queue: Queue) -> None:
+    full = {"failure_rate": 0.01, "min_attempts": 1, "window": "1 day", "pause": "1s", "probes": 1000}
+    for policy in ({}, {"failure_rate": 1}, full):
+        assert check(queue, policy) == (None, None)
     assert queue.row("SELECT * FROM messages.check_breaker(NULL)") == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("policy", "problem", "fix"),
-    [
-        ([1], "[1] is not an object", 'use {"failure_rate": 0.5'),
-        ({"rate": 1}, "rate is 1", "use failure_rate, min_attempts, window, pause, probes"),
-        ({"failure_rate": 0}, "failure_rate is 0", "use a number above 0, up to 1"),
-        ({"failure_rate": 1.5}, "failure_rate is 1.5", "use a number above 0, up to 1"),
-        ({"failure_rate": "half"}, 'failure_rate is "half"', "use a number above 0, up to 1"),
-        ({"failure_rate": None}, "failure_rate is null", "use a number above 0, up to 1"),
-        ({"failure_rate": "NaN"}, 'failure_rate is "NaN"', "use a number above 0, up to 1"),
-        ({"min_attempts": 0}, "min_attempts is 0", "use a whole number from 1 to 1000000"),
-        ({"min_attempts": 99999999999}, "min_attempts is 99999999999", "use a whole number from 1 to 1000000"),
-        ({"probes": 2.5}, "probes is 2.5", "use a whole number from 1 to 1000"),
-        ({"window": "0s"}, 'window is "0s"', "use a time from 1 s to 1 day"),
-        ({"window": "soon"}, 'window is "soon"', "use a time from 1 s to 1 day"),
-        ({"pause": "2 days"}, 'pause is "2 days"', "use a time from 1 s to 1 day"),
-    ],
-)
-def test_an_invalid_breaker_is_reported_with_the_fix(queue: Queue, policy: Any, problem: str, fix: str) -> None:
-    found = check(queue, policy)
+INVALID: list[tuple[Any, str, str]] = [
+    ([1], "[1] is not an object", 'use {"failure_rate": 0.5'),
+    ({"rate": 1}, "rate is 1", "use failure_rate, min_attempts, window, pause, probes"),
+    ({"failure_rate": 0}, "failure_rate is 0", "use a number above 0, up to 1"),
+    ({"failure_rate": 1.5}, "failure_rate is 1.5", "use a number above 0, up to 1"),
+    ({"failure_rate": "half"}, 'failure_rate is "half"', "use a number above 0, up to 1"),
+    ({"failure_rate": None}, "failure_rate is null", "use a number above 0, up to 1"),
+    ({"failure_rate": "NaN"}, 'failure_rate is "NaN"', "use a number above 0, up to 1"),
+    ({"min_attempts": 0}, "min_attempts is 0", "use a whole number from 1 to 1000000"),
+    ({"min_attempts": 99999999999}, "min_attempts is 99999999999", "use a whole number from 1 to 1000000"),
+    ({"probes": 2.5}, "probes is 2.5", "use a whole number from 1 to 1000"),
+    ({"window": "0s"}, 'window is "0s"', "use a time from 1 s to 1 day"),
+    ({"window": "soon"}, 'window is "soon"', "use a time from 1 s to 1 day"),
+    ({"pause": "2 days"}, 'pause is "2 days"', "use a time from 1 s to 1 day"),
+]
 
-    assert found.problem == problem
-    assert fix in found.hint
+
+def test_an_invalid_breaker_is_reported_with_the_fix(queue: Queue) -> None:
+    for policy, problem, fix in INVALID:
+        found = check(queue, policy)
+
+        assert found.problem == problem
+        assert fix in found.hint
 
 
 def test_an_invalid_breaker_is_refused_when_it_is_written(queue: Queue) -> None:
@@ -243,21 +234,17 @@ def after(queue: Queue, more_succeeded: int, more_failed: int, *, policy: dict[s
     )
 
 
-@pytest.mark.parametrize(("succeeded", "failed"), [(0, 3), (3, 0), (100, 0), (3, 2)])
-def test_it_stays_closed_while_too_few_attempts_ended_or_too_few_failed(
-    queue: Queue, succeeded: int, failed: int
-) -> None:
-    assert after(queue, succeeded, failed)[:3] == ("closed", succeeded, failed)
+def test_it_stays_closed_while_too_few_attempts_ended_or_too_few_failed(queue: Queue) -> None:
+    for counts in ((0, 3), (3, 0), (100, 0), (3, 2)):
+        assert after(queue, *counts)[:3] == ("closed", *counts)
 
 
-@pytest.mark.parametrize(("succeeded", "failed"), [(0, 4), (2, 2), (1, 1000)])
-def test_it_opens_once_enough_attempts_ended_and_enough_of_them_failed(
-    queue: Queue, succeeded: int, failed: int
-) -> None:
-    opened = after(queue, succeeded, failed)
+def test_it_opens_once_enough_attempts_ended_and_enough_of_them_failed(queue: Queue) -> None:
+    for succeeded, failed in ((0, 4), (2, 2), (1, 1000)):
+        opened = after(queue, succeeded, failed)
 
-    assert (opened.position, opened.probe_in_s, opened.changed) == ("open", 30, True)
-    assert opened.reason.startswith(f"{failed} of {succeeded + failed} attempts failed since ")
+        assert (opened.position, opened.probe_in_s, opened.changed) == ("open", 30, True)
+        assert opened.reason.startswith(f"{failed} of {succeeded + failed} attempts failed since ")
 
 
 def test_it_counts_over_several_calls(queue: Queue) -> None:
@@ -268,11 +255,11 @@ def test_attempts_before_the_window_do_not_count(queue: Queue) -> None:
     assert after(queue, 0, 1, window_began="1 minute", succeeded=2, failed=1)[:3] == ("closed", 0, 1)
 
 
-@pytest.mark.parametrize(("succeeded", "failed"), [(5, 0), (0, 5), (3, 3)])
-def test_while_it_is_open_the_ends_of_earlier_attempts_are_ignored(queue: Queue, succeeded: int, failed: int) -> None:
-    still = after(queue, succeeded, failed, position="open", probe_in="10 s")
+def test_while_it_is_open_the_ends_of_earlier_attempts_are_ignored(queue: Queue) -> None:
+    for counts in ((5, 0), (0, 5), (3, 3)):
+        still = after(queue, *counts, position="open", probe_in="10 s")
 
-    assert (still.position, still.probe_in_s, still.changed) == ("open", 10, False)
+        assert (still.position, still.probe_in_s, still.changed) == ("open", 10, False)
 
 
 def test_a_successful_probe_closes_it_and_the_counters_start_again(queue: Queue) -> None:
@@ -281,11 +268,11 @@ def test_a_successful_probe_closes_it_and_the_counters_start_again(queue: Queue)
     assert (closed[:3], closed.probe_in_s, closed.changed) == (("closed", 0, 0), None, True)
 
 
-@pytest.mark.parametrize("succeeded", [0, 5])
-def test_a_failed_probe_keeps_it_open_for_another_pause_and_not_younger(queue: Queue, succeeded: int) -> None:
-    still = after(queue, succeeded, 1, position="open", probe_in="-1 s")
+def test_a_failed_probe_keeps_it_open_for_another_pause_and_not_younger(queue: Queue) -> None:
+    for succeeded in (0, 5):
+        still = after(queue, succeeded, 1, position="open", probe_in="-1 s")
 
-    assert (still.position, still.probe_in_s, still.changed) == ("open", 30, False)
+        assert (still.position, still.probe_in_s, still.changed) == ("open", 30, False)
 
 
 def test_without_a_probe_it_stays_half_open(queue: Queue) -> None:

@@ -191,35 +191,34 @@ def test_subscribers_get_their_copies(queue: Queue) -> None:
     assert sorted(queue.message(i).topic for i in queue.ids()) == ["a", "a", "b", "b"]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"topic": "no topic"},
-        {"topic": "x.dlq"},
-        {"topic": None},
-        {"payload": "1", "body": b"1"},
-        {"payload": None},
-        {"priority": 10},
-        {"headers": "[]"},
-        {"key": ""},
-        {"channel": "a\nb"},
-        {"delay": "-1 s"},
-        {"ttl": "36501 days"},
-        {"delay": "1 s", "available_at": "2100-01-01 00:00+00"},
-        {"ttl": "1 s", "expires_at": "2100-01-01 00:00+00"},
-        {"available_at": "9001-01-01 00:00+00"},
-        {"max_attempts": -1},
-        {"on_conflict": "ignore"},
-        {"key": "k", "on_conflict": "whatever"},
-        {"key": "k", "on_conflict": "append", "payload": None, "body": b"1"},
-    ],
-    ids=str,
-)
-def test_an_invalid_message_cannot_be_staged(queue: Queue, row: dict[str, Any]) -> None:
+INVALID: list[dict[str, Any]] = [
+    {"topic": "no topic"},
+    {"topic": "x.dlq"},
+    {"topic": None},
+    {"payload": "1", "body": b"1"},
+    {"payload": None},
+    {"priority": 10},
+    {"headers": "[]"},
+    {"key": ""},
+    {"channel": "a\nb"},
+    {"delay": "-1 s"},
+    {"ttl": "36501 days"},
+    {"delay": "1 s", "available_at": "2100-01-01 00:00+00"},
+    {"ttl": "1 s", "expires_at": "2100-01-01 00:00+00"},
+    {"available_at": "9001-01-01 00:00+00"},
+    {"max_attempts": -1},
+    {"on_conflict": "ignore"},
+    {"key": "k", "on_conflict": "whatever"},
+    {"key": "k", "on_conflict": "append", "payload": None, "body": b"1"},
+]
+
+
+def test_an_invalid_message_cannot_be_staged(queue: Queue) -> None:
     attempt = stage(queue)
 
-    with pytest.raises((errors.CheckViolation, errors.NotNullViolation)):
-        put(queue, attempt, **{"payload": None} if row == {"payload": None} else row)
+    for row in INVALID:
+        with pytest.raises((errors.CheckViolation, errors.NotNullViolation)):
+            put(queue, attempt, **row)
 
 
 def test_lists_of_different_lengths_are_refused(queue: Queue) -> None:

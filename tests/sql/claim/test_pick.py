@@ -211,9 +211,7 @@ def test_a_round_that_began_under_a_limit_does_not_keep_it(own_queue: Queue) -> 
 
 
 @pytest.mark.parametrize("hold", HELD)
-def test_a_claim_reads_a_bounded_number_of_pages_however_many_channels_are_held(
-    own_queue: Queue, hold: str
-) -> None:
+def test_a_claim_reads_a_bounded_number_of_pages_however_many_channels_are_held(own_queue: Queue, hold: str) -> None:
     own_queue.policy(
         ordered=hold in {"running", "backs off"}, channel_min_interval="1 day" if hold == "interval" else None
     )

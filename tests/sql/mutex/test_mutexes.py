@@ -74,11 +74,11 @@ def test_it_can_be_locked_with_a_snapshot_older_than_its_last_holder(queue: Queu
 # messages.lock_wait_limit: every wait that other sessions can prolong is bounded.
 
 
-@pytest.mark.parametrize(("own", "waits"), [("0", "10s"), ("1ms", "1ms"), ("10min", "10min")])
-def test_lock_timeout_of_the_session_applies_and_otherwise_ten_seconds(queue: Queue, own: str, waits: str) -> None:
-    queue.value("SELECT set_config('lock_timeout', %s, false)", [own])
+def test_lock_timeout_of_the_session_applies_and_otherwise_ten_seconds(queue: Queue) -> None:
+    for own, waits in (("0", "10s"), ("1ms", "1ms"), ("10min", "10min")):
+        queue.value("SELECT set_config('lock_timeout', %s, false)", [own])
 
-    assert queue.call("lock_wait_limit") == waits
+        assert queue.call("lock_wait_limit") == waits
 
 
 # messages.wait_mutex: waits for a mutex for a bounded time.
@@ -113,21 +113,18 @@ IS_LEASED = "SELECT messages.is_lease_alive(('export', 'n', %s, %s, now())::mess
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("key", [1, 4294967295, 4294967296, 4503599627370496])
-def test_only_that_process_with_that_key_is_alive(own_queue: Queue, key: int) -> None:
+def test_only_that_process_with_that_key_is_alive(own_queue: Queue) -> None:
     pid = own_queue.conn.info.backend_pid
-    own_queue.value("SELECT pg_advisory_lock(%s)", [key])
+    for key in (1, 4294967295, 4294967296, 4503599627370496):
+        own_queue.value("SELECT pg_advisory_lock(%s)", [key])
 
-    assert own_queue.value(IS_LEASED, [key, pid]) is True
-    assert own_queue.value(IS_LEASED, [key + 1, pid]) is False
-    assert own_queue.value(IS_LEASED, [key, pid + 1]) is False
+        keys = [[key, pid], [key + 1, pid], [key, pid + 1]]
+        assert [own_queue.value(IS_LEASED, each) for each in keys] == [True, False, False]
+        own_queue.value("SELECT pg_advisory_unlock(%s)", [key])
 
-
-@pytest.mark.every_server
-def test_the_two_halves_of_a_key_as_separate_locks_do_not_count(own_queue: Queue) -> None:
+    # The two halves of a key as separate locks do not count.
     own_queue.value("SELECT pg_advisory_lock(1, 2)")
-
-    assert own_queue.value(IS_LEASED, [(1 << 32) + 2, own_queue.conn.info.backend_pid]) is False
+    assert own_queue.value(IS_LEASED, [(1 << 32) + 2, pid]) is False
 
 
 # messages.take_lease: one session at a time holds a name, for as long as it lives.
@@ -142,15 +139,11 @@ def take(queue: Queue, name: str = "n") -> bool:
     return bool(queue.call("take_lease", "export", name))
 
 
-def test_one_session_holds_it_and_may_take_it_again(own_queue: Queue, second: Queue) -> None:
+def test_one_session_holds_a_name_of_a_kind_and_may_take_it_again(own_queue: Queue, second: Queue) -> None:
     assert [take(own_queue), take(own_queue), take(second)] == [True, True, False]
-
-
-def test_each_name_and_each_kind_is_separate(own_queue: Queue, second: Queue) -> None:
-    assert take(own_queue) is True
-
-    assert take(second, "other") is True
-    assert second.call("take_lease", "consumer", "n") is True
+    assert (take(second, "other"), second.call("take_lease", "consumer", "n")) == (True, True)
+    assert second.call("release_lease", "export", "n") is False
+    assert take(second) is False
 
 
 def test_when_the_session_ends_the_lease_is_free(
@@ -190,18 +183,9 @@ def test_a_name_is_required(own_queue: Queue) -> None:
 # messages.release_lease: a session releases its own lease, and no other.
 
 
-def test_a_released_lease_is_free_and_leaves_no_lock(own_queue: Queue, own_database: Database) -> None:
-    second = Queue(own_database.connect())
+def test_a_released_lease_is_free_and_leaves_no_lock(own_queue: Queue, second: Queue) -> None:
     own_queue.call("take_lease", "export", "n")
 
     assert own_queue.call("release_lease", "export", "n") is True
     assert own_queue.rows("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()") == []
     assert second.call("take_lease", "export", "n") is True
-
-
-def test_a_lease_of_another_session_stays(own_queue: Queue, own_database: Database) -> None:
-    second = Queue(own_database.connect())
-    own_queue.call("take_lease", "export", "n")
-
-    assert second.call("release_lease", "export", "n") is False
-    assert second.call("take_lease", "export", "n") is False

@@ -70,19 +70,56 @@ def test_after_a_success_the_key_is_held_for_key_ttl_and_then_free(queue: Queue,
     assert queue.ids() == [after.id]
 
 
-@pytest.mark.parametrize("settle", ["fail", "reject"])
-def test_any_other_end_frees_the_key_at_once(queue: Queue, settle: str) -> None:
-    queue.send(1, key="k")
-    queue.settle(settle, queue.claim(), ["boom"])
+def lose_its_lock(queue: Queue) -> None:
+    queue.policy("t", max_attempts=1)
+    queue.claim(lock_duration="1 s")
+    queue.later("1 minute")
+    queue.call("expire_locks")
 
-    assert queue.send(2, key="k", on_conflict="ignore").outcome == "inserted"
+
+def expire(queue: Queue) -> None:
+    queue.later("1 minute")
+    queue.call("expire_messages")
 
 
-def test_a_cancelled_message_frees_its_key_at_once(queue: Queue) -> None:
-    first = queue.send(1, key="k")
-    queue.call("cancel", [first.id])
+OTHER_ENDS: dict[str, Callable[[Queue], Any]] = {
+    "failed": lambda queue: queue.settle("fail", queue.claim(), ["boom"]),
+    "rejected": lambda queue: queue.settle("reject", queue.claim(), ["boom"]),
+    "cancelled": lambda queue: queue.call("cancel", queue.ids()),
+    "lock_expired": lose_its_lock,
+    "expired": expire,
+}
 
+
+@pytest.mark.parametrize("result", OTHER_ENDS)
+def test_any_other_end_frees_the_key_at_once(queue: Queue, result: str) -> None:
+    first = queue.send(1, key="k", ttl="10 s")
+    OTHER_ENDS[result](queue)
+
+    assert queue.archived(first.id).result == result
     assert queue.send(2, key="k").outcome == "inserted"
+
+
+def test_a_message_from_before_key_ttl_does_not_free_the_key_of_another(queue: Queue) -> None:
+    queue.policy("t", key_ttl=None)
+    queue.send(1, key="k")
+    before = queue.claim()
+    queue.policy("t", key_ttl="1 hour")
+    holder = queue.send(2, key="k").id
+
+    queue.settle("fail", before, ["boom"])
+
+    assert queue.value("SELECT message_id FROM messages.held_key") == holder
+
+
+def test_if_key_ttl_was_removed_in_the_meantime_a_success_frees_the_key_too(queue: Queue) -> None:
+    queue.send(1, key="k")
+    claimed = queue.claim()
+    queue.policy("t", key_ttl=None)
+
+    queue.settle("complete", claimed)
+
+    assert queue.rows("SELECT FROM messages.held_key") == []
 
 
 def test_with_on_conflict_error_and_an_insert_a_held_key_is_an_error_that_names_the_holder(queue: Queue) -> None:

@@ -134,55 +134,49 @@ TOPIC = "use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first"
 PRINTABLE = "use 1 to 200 printable characters, or NULL for none"
 
 
-@pytest.mark.parametrize(
-    ("columns", "problem", "fix"),
-    [
-        ({"name": "a b"}, '"a b" is no name of a schedule', NAME),
-        ({"name": ""}, '"" is no name of a schedule', NAME),
-        ({"name": "x" * 101}, "is no name of a schedule", NAME),
-        ({"topic": "a b"}, 'topic of schedule s is "a b"', TOPIC),
-        ({"topic": "t.dlq"}, 'topic of schedule s is "t.dlq"', "use a name that does not end with .dlq"),
-        ({"topic": None}, 'topic of schedule s is "NULL"', TOPIC),
-        ({"channel": "a\tb"}, "channel of schedule s is", PRINTABLE),
-        ({"key": ""}, 'key of schedule s is ""', PRINTABLE),
-        ({"priority": 10}, "priority of schedule s is 10", r"use 0 \(first\) to 9"),
-        ({"max_attempts": -1}, "max_attempts of schedule s is -1", r"use 0 \(no limit\) or more"),
-        ({"timeout": "0 s"}, "schedule s: timeout is 00:00:00", "use an interval from 1 ms to 30 days"),
-        ({"backoff": '{"base": "1 s"}'}, "schedule s: backoff: kind is missing", "use none, constant"),
-        ({"retention": "1 minute"}, "schedule s: retention is 00:01:00", "use an interval from 1 hour"),
-        ({"payload": None}, "payload of schedule s is", "store it elsewhere"),
-        ({"headers": "[1]"}, r"headers of schedule s are \[1\]", "use an object of up to 64 kB"),
-        ({"jitter": "-1 s"}, "jitter of schedule s is -00:00:01", "use an interval from 0 to 1 day"),
-        ({"jitter": "25 h"}, "jitter of schedule s is 25:00:00", "use an interval from 0 to 1 day"),
-        ({"missed": "never"}, 'missed of schedule s is "never"', "use skip, once or all"),
-        ({"missed_limit": 0}, "missed_limit of schedule s is 0", "use 1 to 1000"),
-        ({"missed_limit": 1001}, "missed_limit of schedule s is 1001", "use 1 to 1000"),
-        ({"while_paused": "wait"}, 'while_paused of schedule s is "wait"', "use publish or skip"),
-        ({"while_paused": None}, 'while_paused of schedule s is "NULL"', "use publish or skip"),
-        ({"cron": "0 25 * * *"}, 'cron of schedule s: hour is "25"', r"use \* or 0 to 23"),
-        ({"cron": "60 0 3 * * *"}, 'cron of schedule s: second is "60"', r"use \* or 0 to 59"),
-        ({"cron": "0 0 3 ? * mon"}, r'cron of schedule s: day of month is "\?"', r"use \* or 1 to 31"),
-        ({"cron": "0 0 0 30 2 *"}, "a day that never comes", "use a day that the month has"),
-        ({"cron": "0 0 30 2 *"}, "a day that never comes", "use a day that the month has"),
-        ({"cron": ""}, 'cron of schedule s: expression is ""', "use five fields"),
-        ({"time_zone": "berlin"}, 'time_zone of schedule s is "berlin"', "use an IANA name, like Europe/Berlin"),
-        ({"time_zone": "EUROPE/BERLIN"}, 'time_zone of schedule s is "EUROPE/BERLIN"', "like Europe/Berlin"),
-        ({"time_zone": "UTC+3"}, 'time_zone of schedule s is "UTC\\+3"', "or Etc/GMT-3"),
-        ({"time_zone": "CEST"}, 'time_zone of schedule s is "CEST"', "like UTC or Europe/Berlin"),
-    ],
-)
-def test_a_bad_value_is_refused_with_setting_value_and_fix(
-    queue: Queue, columns: dict[str, Any], problem: str, fix: str
-) -> None:
-    with pytest.raises(errors.InvalidParameterValue, match=problem) as caught:
-        queue.schedule(**columns)
-
-    assert caught.match(fix)
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"name": "a b"}, '"a b" is no name of a schedule', NAME),
+    ({"name": ""}, '"" is no name of a schedule', NAME),
+    ({"name": "x" * 101}, "is no name of a schedule", NAME),
+    ({"topic": "a b"}, 'topic of schedule s is "a b"', TOPIC),
+    ({"topic": "t.dlq"}, 'topic of schedule s is "t.dlq"', "use a name that does not end with .dlq"),
+    ({"topic": None}, 'topic of schedule s is "NULL"', TOPIC),
+    ({"channel": "a\tb"}, "channel of schedule s is", PRINTABLE),
+    ({"key": ""}, 'key of schedule s is ""', PRINTABLE),
+    ({"priority": 10}, "priority of schedule s is 10", r"use 0 \(first\) to 9"),
+    ({"max_attempts": -1}, "max_attempts of schedule s is -1", r"use 0 \(no limit\) or more"),
+    ({"timeout": "0 s"}, "schedule s: timeout is 00:00:00", "use an interval from 1 ms to 30 days"),
+    ({"backoff": '{"base": "1 s"}'}, "schedule s: backoff: kind is missing", "use none, constant"),
+    ({"retention": "1 minute"}, "schedule s: retention is 00:01:00", "use an interval from 1 hour"),
+    ({"payload": None}, "payload of schedule s is", "store it elsewhere"),
+    ({"headers": "[1]"}, r"headers of schedule s are \[1\]", "use an object of up to 64 kB"),
+    ({"jitter": "-1 s"}, "jitter of schedule s is -00:00:01", "use an interval from 0 to 1 day"),
+    ({"jitter": "25 h"}, "jitter of schedule s is 25:00:00", "use an interval from 0 to 1 day"),
+    ({"missed": "never"}, 'missed of schedule s is "never"', "use skip, once or all"),
+    ({"missed_limit": 0}, "missed_limit of schedule s is 0", "use 1 to 1000"),
+    ({"missed_limit": 1001}, "missed_limit of schedule s is 1001", "use 1 to 1000"),
+    ({"while_paused": "wait"}, 'while_paused of schedule s is "wait"', "use publish or skip"),
+    ({"while_paused": None}, 'while_paused of schedule s is "NULL"', "use publish or skip"),
+    ({"cron": "0 25 * * *"}, 'cron of schedule s: hour is "25"', r"use \* or 0 to 23"),
+    ({"cron": "60 0 3 * * *"}, 'cron of schedule s: second is "60"', r"use \* or 0 to 59"),
+    ({"cron": "0 0 3 ? * mon"}, r'cron of schedule s: day of month is "\?"', r"use \* or 1 to 31"),
+    ({"cron": "0 0 0 30 2 *"}, "a day that never comes", "use a day that the month has"),
+    ({"cron": "0 0 30 2 *"}, "a day that never comes", "use a day that the month has"),
+    ({"cron": ""}, 'cron of schedule s: expression is ""', "use five fields"),
+    ({"time_zone": "berlin"}, 'time_zone of schedule s is "berlin"', "use an IANA name, like Europe/Berlin"),
+    ({"time_zone": "EUROPE/BERLIN"}, 'time_zone of schedule s is "EUROPE/BERLIN"', "like Europe/Berlin"),
+    ({"time_zone": "UTC+3"}, 'time_zone of schedule s is "UTC\\+3"', "or Etc/GMT-3"),
+    ({"time_zone": "CEST"}, 'time_zone of schedule s is "CEST"', "like UTC or Europe/Berlin"),
+]
 
 
-def test_a_bad_change_is_refused_too(queue: Queue) -> None:
+def test_a_bad_value_is_refused_with_setting_value_and_fix(queue: Queue) -> None:
+    for columns, problem, fix in BAD:
+        with pytest.raises(errors.InvalidParameterValue, match=problem) as caught:
+            queue.schedule(**columns)
+        assert caught.match(fix)
+
     queue.schedule()
-
     with pytest.raises(errors.InvalidParameterValue, match='cron of schedule s: minute is "x"'):
         change(queue, "cron = 'x * * * *'")
 
