@@ -578,13 +578,12 @@ def test_invalid_keys_and_patterns_are_refused(pgmq: PGMQueue) -> None:
     for words in ("", ".a", "a.", "a..b", "a b", "a!", "a\n", "ä", "a" * 256, "'; DROP SCHEMA pgmq; --"):
         # The client makes false of an error.
         assert (words, pgmq.validate_routing_key(words), pgmq.validate_topic_pattern(words)) == (words, False, False)
-        for refused, argument in (
-            (pgmq.send_topic, HELLO),
-            (pgmq.send_batch_topic, [HELLO]),
-            (pgmq.bind_topic, "q"),
-        ):
-            with pytest.raises(errors.RaiseException, match=r"^(routing_key|pattern) '"):
-                refused(words, argument)
+        with pytest.raises(errors.RaiseException, match=r"^routing_key '"):
+            pgmq.send_topic(words, HELLO)
+        with pytest.raises(errors.RaiseException, match=r"^routing_key '"):
+            pgmq.send_batch_topic(words, [HELLO])
+        with pytest.raises(errors.RaiseException, match=r"^pattern '"):
+            pgmq.bind_topic(words, "q")
         with pytest.raises(errors.RaiseException, match=r"^routing_key '"):
             pgmq.test_routing(words)
 

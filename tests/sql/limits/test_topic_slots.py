@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from psycopg import errors
@@ -230,7 +231,7 @@ def test_a_probe_whose_end_is_not_counted_yet_leaves_no_slot(own_database: Datab
 @pytest.mark.parametrize(
     "settings", [{"max_concurrency": 1}, {"channel_concurrency": 1}, {"ordered": True}, {"channel_min_interval": "1 s"}]
 )
-def test_a_claim_under_a_limit_is_refused_above_it(queue: Queue, settings: dict[str, object]) -> None:
+def test_a_claim_under_a_limit_is_refused_above_it(queue: Queue, settings: dict[str, Any]) -> None:
     queue.policy(**settings)
     queue.publish(channel="c")
 

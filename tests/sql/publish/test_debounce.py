@@ -322,7 +322,7 @@ def test_a_redriven_message_is_not_debounced(queue: Queue) -> None:
     assert queue.message(again).debounce_limit is None
 
 
-MISUSE = {
+MISUSE: dict[str, tuple[dict[str, Any], str]] = {
     "without a key": ({"key": None}, "there is no key"),
     "with a delay": ({"delay": "1 s"}, "the delay is debounce"),
     "with a time": ({"available_at": datetime(2050, 1, 1)}, "the delay is debounce"),  # noqa: DTZ001

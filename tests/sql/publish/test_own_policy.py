@@ -197,8 +197,9 @@ def test_what_cannot_be_is_refused_with_a_sentence_and_an_insert_of_it_with_its_
 def test_the_bounds_are_allowed(queue: Queue) -> None:
     bounds = {"timeout": ("1 ms", "30 days"), "retention": ("1 hour", "36500 days", "1 month")}
     for name, value in [(name, value) for name, values in bounds.items() for value in values]:
-        assert queue.message(queue.send(**{name: value}).id)
-        assert queue.message(queue.publish(**{name: value}))
+        own: dict[str, Any] = {name: value}
+        assert queue.message(queue.send(**own).id)
+        assert queue.message(queue.publish(**own))
 
 
 def test_a_publisher_may_give_all_of_them(queue: Queue) -> None:
