@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import HANDLERS, Daemon, Journal
@@ -36,6 +37,7 @@ def outputs(queue: Queue, published: list[int]) -> list[Any]:
     return [eventually(lambda each=each: queue.archived(each), 60).output for each in published]  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_an_attempt_sees_nothing_of_those_before_it(start: Start, queue: Queue) -> None:
     start(KINDS, concurrency=1, threads=1, sections=sections())
 

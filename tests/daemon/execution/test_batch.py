@@ -254,6 +254,7 @@ class TestCancelling:
         assert journal.entry("lost")["ids"] == [ids[1]]
         assert journal.entries("cancelled") == []
 
+    @pytest.mark.long
     @pytest.mark.parametrize("handler", ["hold", "hold_in_process"])
     def test_a_batch_is_stopped_when_all_its_messages_are_cancelled(
         self, start: Start, queue: Queue, journal: Journal, handler: str
@@ -275,6 +276,7 @@ class TestCancelling:
 
 
 class TestTime:
+    @pytest.mark.long
     @pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_in_process"])
     def test_a_batch_that_exceeds_its_timeout_ends_as_expired_locks(
         self, start: Start, queue: Queue, journal: Journal, handler: str

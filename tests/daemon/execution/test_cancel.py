@@ -81,6 +81,7 @@ def test_only_the_handler_of_that_message_is_stopped(start: Start, queue: Queue,
     assert journal.entries("cancelled", second) == []
 
 
+@pytest.mark.long
 def test_the_next_heartbeat_reports_a_cancellation_whose_notification_was_lost(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

@@ -260,6 +260,7 @@ def test_a_tampered_message_is_rejected_and_the_others_run(
     assert eventually(lambda: queue.archived(good)).result == "success"
 
 
+@pytest.mark.long
 def test_copies_redrives_and_edits_of_headers_can_all_be_decrypted(
     work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
 ) -> None:

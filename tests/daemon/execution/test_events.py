@@ -69,6 +69,7 @@ def test_a_signal_before_the_wait_reaches_a_handler_of_each_kind(start: Start, q
     assert (archived.result, archived.output["by"]) == ("success", "anna")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("topic", list(HANDLERS))
 def test_a_time_out_raises_in_a_handler_of_each_kind(start: Start, queue: Queue, topic: str) -> None:
     start({topic: HANDLERS[topic]})

@@ -47,6 +47,7 @@ def told(queue: Queue, topic: str, asking: Any) -> Any:
     return eventually(lambda: queue.archived(asked), 60).output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("around", [{}, AROUND], ids=["bare", "with middleware and hooks"])
 def test_what_a_handler_held_is_freed(start: Start, queue: Queue, around: dict[str, Any]) -> None:
     start(HANDLERS_OF_KINDS, sections=sections(**around))

@@ -57,6 +57,7 @@ def test_the_lines_of_each_attempt_are_kept_whatever_its_end(start: Start, queue
     assert "WARNING chatty: order.late order=7 why='no stock'" in texts(only)
 
 
+@pytest.mark.long
 @everywhere
 def test_the_traceback_of_a_caught_error_is_below_its_line(start: Start, queue: Queue, where: str) -> None:
     start({"job": keeping(where)})
@@ -82,6 +83,7 @@ def test_of_many_lines_the_last_bytes_are_kept_and_the_others_counted(start: Sta
     assert logged.left_out + len(kept) == 2001 + 2 * (where == "async")
 
 
+@pytest.mark.long
 @everywhere
 def test_texts_that_the_server_cannot_store_or_that_look_like_other_lines_are_written_out(
     start: Start, queue: Queue, where: str

@@ -64,6 +64,7 @@ def test_every_message_ends_at_once_and_once(start: Start, queue: Queue, steps: 
     assert logs(queue, bad) == []
 
 
+@pytest.mark.long
 def test_a_session_that_locks_the_table_holds_up_no_settle(start: Start, queue: Queue, database: Database) -> None:
     start({"job": KEEPING})
     with database.connect(autocommit=False) as other:
@@ -78,6 +79,7 @@ def test_a_session_that_locks_the_table_holds_up_no_settle(start: Start, queue: 
     assert all(logs(queue, each) == [] for each in ids)
 
 
+@pytest.mark.long
 def test_an_attempt_that_ends_while_the_server_is_down_keeps_its_lines(
     fleet: Fleet, durable: Database, journal: Journal
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_connection_that_breaks_while_lines_are_stored_loses_neither_them_nor_
     assert (queue.archived(message).attempts, len(logs(queue, message))) == (1, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["say_in_thread", "say"])
 def test_of_many_attempts_at_once_each_has_its_own_lines(start: Start, queue: Queue, handler: str) -> None:
     start({"job": {"handler": f"chatty:{handler}", "log_bytes": 10_000}}, concurrency=50, threads=50)

@@ -38,6 +38,7 @@ def test_it_is_around_handlers_of_its_kind(start: Start, queue: Queue, journal: 
     assert len(journal.entries()) == sum(map(len, ran.values()))
 
 
+@pytest.mark.long
 def test_it_sees_that_its_handler_is_stopped(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", timeout="1 s")
     daemon = start({"job": "middlewares:forever"}, sections=around("noting_the_end"))

@@ -146,6 +146,7 @@ IN_STEPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pool_size", [1, 2])
 def test_what_is_called_inside_of_a_transaction_needs_no_second_connection(
     start: Start, queue: Queue, pool_size: int

@@ -21,6 +21,7 @@ MOST_BY_WORKER = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("probe_daemon")
 def test_each_daemon_runs_as_many_and_the_fleet_twice_as_many(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", worker_concurrency=2)

@@ -178,6 +178,7 @@ def test_sighup_reloads_and_the_stop_after_it_is_no_second_signal(
     assert harm(daemon) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("act", "which", "code", "processes"),
     [
@@ -282,6 +283,7 @@ def test_one_of_several_processes_that_is_signalled_alone_ends_in_order_and_is_r
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_a_handler_can_end_processes_of_its_own_by_sigterm(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal, isolation: str
@@ -349,6 +351,7 @@ def test_a_stop_at_any_point_of_the_start_is_a_regular_end(
     assert harm(daemon) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("which", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
 def test_a_web_server_that_is_signalled_at_its_start_ends_in_order(
     tmp_path: Path, database: Database, which: signal.Signals, code: int

@@ -70,6 +70,7 @@ def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stoppi
     assert daemon.exit_code() == 0
 
 
+@pytest.mark.long
 def test_a_daemon_whose_notifications_nobody_reads_works_and_stops(
     start: Start, queue: Queue, systemd: NotifySocket
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_queue_that_was_dumped_during_work_continues_where_it_is_restored(
     assert conn.execute("SELECT attempts FROM messages.message_archive WHERE id = %s", [in_flight]).fetchone() == (2,)
 
 
+@pytest.mark.long
 def test_one_queue_of_a_database_is_dumped_and_restored_next_to_another(
     database: Database, restored: Database, tmp_path: Path
 ) -> None:

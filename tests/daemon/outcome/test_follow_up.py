@@ -82,6 +82,7 @@ def test_messages_that_handlers_publish_commit_with_the_settle_and_share_the_tra
     assert (ended.result, followers(queue)) == ("success", [({"of": ended.id}, None)])
 
 
+@pytest.mark.long
 def test_a_child_has_no_connection_to_publish_on(work: Callable[..., Any], queue: Queue) -> None:
     ended = work("in_child")
 

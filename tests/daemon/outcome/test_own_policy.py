@@ -45,6 +45,7 @@ def test_a_longer_one_of_its_own_lets_it_run_longer_than_the_topic_says(
     assert eventually(lambda: queue.archived(long)).result == "success"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["hold", "hold_in_process"])
 def test_a_batch_runs_for_as_long_as_the_shortest_timeout_of_its_messages(
     start: Start, queue: Queue, handler: str

@@ -198,6 +198,7 @@ def test_a_second_transaction_of_one_message_is_refused(start: Start, queue: Que
     assert effects(queue, published) == 1
 
 
+@pytest.mark.long
 def test_a_handler_in_a_child_process_has_no_transaction(start: Start, queue: Queue) -> None:
     start({"job": {"handler": "effects:store_from_a_child", "isolation": "process"}})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, until_armed
@@ -58,6 +59,7 @@ def test_a_full_exact_handler_does_not_leave_its_messages_to_a_pattern(
     assert not [each for each in journal.entries("start") if each.get("id") in held[1:]]
 
 
+@pytest.mark.long
 def test_measures_name_the_topic_and_not_the_pattern(start: Start, queue: Queue) -> None:
     start({"orders.*": "work:echo"})
     published = [queue.publish(f"orders.{nth}") for nth in range(3)]

@@ -14,7 +14,8 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-@pytest.mark.every_server
+@pytest.mark.long
+@pytest.mark.every_server(long=True)
 def test_two_daemons_share_2000_messages_without_a_duplicate(start: Start, queue: Queue, journal: Journal) -> None:
     daemons = [start({"job": "holding:hold"}, concurrency=20) for _ in range(2)]
 

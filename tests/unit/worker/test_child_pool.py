@@ -89,6 +89,7 @@ def test_a_process_that_dies_ends_its_own_call_alone(
     assert other == "end"
 
 
+@pytest.mark.long
 def test_a_call_that_its_process_had_not_started_ends_without_an_exit_code(
     pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_call_that_its_process_had_not_started_ends_without_an_exit_code(
     assert after == len(LARGE)
 
 
+@pytest.mark.long
 def test_a_process_that_does_not_start_its_call_is_killed(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_link, "TERMINATE_S", 0.2)
 
@@ -147,6 +149,7 @@ def test_processes_that_die_idle_fail_no_call(pool: ChildPool, is_seen: bool) ->
     assert asyncio.run(die_idle()) != 0
 
 
+@pytest.mark.long
 def test_a_process_that_its_child_outlived_is_seen_to_die_idle(pool: ChildPool, tmp_path: Path) -> None:
     async def die_idle() -> tuple[int, int]:
         before: int = await pool.call(leave_a_process, tmp_path / "pid", limit_s=None)
@@ -161,6 +164,7 @@ def test_a_process_that_its_child_outlived_is_seen_to_die_idle(pool: ChildPool, 
     assert difference != 0
 
 
+@pytest.mark.long
 def test_a_process_that_is_stopped_takes_no_large_call_for_ever(
     pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
