@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import json
 import os
 import pickle
@@ -19,9 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import LogCapture
@@ -34,7 +30,6 @@ from pgrouse import (
     DecryptionFailed,
     EncryptionKeyMissing,
     InvalidMessage,
-    NewMessage,
     Retry,
 )
 from pgrouse.client.message import Message
@@ -54,7 +49,6 @@ from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.publishing import new_message
 from pgrouse.web.page import message_detail
 from pgrouse.worker.execution.executor import HandlerExecutor
 from pgrouse.worker.execution.in_flight import InFlight
@@ -91,15 +85,6 @@ def encrypted_message(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> M
 
 
 # The envelope.
-
-
-def test_an_envelope_has_the_output_of_the_library_for_head_key_and_nonce(cipher: Cipher) -> None:
-    made = cipher.encrypt("t", b'{"id":7}', ContentKind.JSON, RANDOMNESS)
-
-    fingerprint = hmac.digest(NEW, b"pgrouse fingerprint 1", "sha256")[:8]
-    head = b"\x93PGR\x01\x01\x03\x01" + fingerprint + b"new" + b"t" + SALT + NONCE
-    key = HKDFExpand(SHA256(), 32, b"pgrouse message 1 " + SALT).derive(NEW)
-    assert made == head + AESGCM(key).encrypt(NONCE, b'{"id":7}', head)
 
 
 def test_an_envelope_of_the_first_version_can_be_decrypted() -> None:
@@ -471,17 +456,6 @@ def test_a_header_that_only_mentions_the_mark_does_not_count(cipher: Cipher) -> 
     plain = message(payload="1", headers=json.dumps({"about": ENCRYPTED_BY, "in": {ENCRYPTED_BY: "k"}}))
 
     assert message_crypto(cipher).decrypt(plain) is plain
-
-
-def test_headers_that_are_passed_on_do_not_mark_the_next_message_as_encrypted(cipher: Cipher) -> None:
-    passed = {ENCRYPTED_BY: "old", "a": 1}
-
-    plain = new_message.to_columns(NewMessage(topic="t", payload=1, headers=passed))
-    made = new_message.to_columns(NewMessage(topic="t", body=cipher.encrypt("t", b"7"), headers=passed))
-
-    assert json.loads(plain["headers"]) == {"a": 1}
-    assert json.loads(made["headers"]) == passed
-    assert json.loads(cipher.encrypt_columns(plain)["headers"]) == {"a": 1, ENCRYPTED_BY: "new"}
 
 
 def test_a_foreign_plain_checkpoint_is_rejected_where_plain_is(cipher: Cipher) -> None:

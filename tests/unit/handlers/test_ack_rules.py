@@ -14,34 +14,11 @@ import pytest
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
-from pgrouse.handlers.outcome import Ack, Defer, Fail, Reject, Retry
+from pgrouse.handlers.outcome import Defer, Fail, Reject, Retry
 
 Claimed = Callable[..., Message]
 
 ERROR = ValueError("no")
-
-
-@pytest.mark.parametrize(
-    ("policy", "raised", "silent"),
-    [
-        (AckPolicy.ACK, SettleKind.COMPLETE, SettleKind.COMPLETE),
-        (
-            AckPolicy.ACK_FIRST,
-            SettleKind.RETRY,
-            SettleKind.COMPLETE,
-        ),  # the message is settled before; this is only logged
-        (AckPolicy.REJECT_ON_ERROR, SettleKind.REJECT, SettleKind.COMPLETE),
-        (AckPolicy.NACK_ON_ERROR, SettleKind.RETRY, SettleKind.COMPLETE),
-        (AckPolicy.MANUAL, SettleKind.REJECT, SettleKind.REJECT),
-    ],
-)
-def test_each_policy_decides_about_exceptions_and_missing_outcomes(
-    claimed: Claimed, policy: AckPolicy, raised: SettleKind, silent: SettleKind
-) -> None:
-    rules = AckRules(policy)
-
-    assert rules.to_settlement(claimed(), ERROR).kind is raised
-    assert rules.to_settlement(claimed(), None).kind is silent
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
@@ -58,20 +35,6 @@ def test_an_outcome_means_the_same_under_every_policy(
     claimed: Claimed, policy: AckPolicy, outcome: BaseException, kind: SettleKind
 ) -> None:
     assert AckRules(policy).to_settlement(claimed(), outcome).kind is kind
-
-
-@pytest.mark.parametrize("policy", list(AckPolicy))
-@pytest.mark.parametrize("outcome", [None, "value", ERROR, Reject("r"), Retry(), Defer()])
-@pytest.mark.parametrize(
-    ("action", "kind"), [(Ack(), SettleKind.COMPLETE), (Retry(), SettleKind.RETRY), (Reject("r"), SettleKind.REJECT)]
-)
-def test_a_manual_action_overrides_everything_after_it(
-    claimed: Claimed, policy: AckPolicy, outcome: Any, action: Any, kind: SettleKind
-) -> None:
-    ended = AckRules(policy).to_settlement(claimed(), outcome, action)
-
-    assert ended.kind is kind
-    assert bool(ended.warnings) is isinstance(outcome, BaseException), "what was ignored is logged"
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,6 @@ class Recorder:
 
 
 @asynccontextmanager
-async def raising_at_start() -> AsyncIterator[None]:
-    raise ConnectionError("no redis")
-    yield
-
-
-@asynccontextmanager
 async def raising_at_end() -> AsyncIterator[None]:
     yield
     raise ConnectionError("redis is gone")
@@ -69,23 +63,6 @@ async def hanging_at_start() -> AsyncIterator[None]:
 def blocking_at_start() -> Iterator[None]:
     threading.Event().wait()
     yield
-
-
-@contextmanager
-def blocking_and_raising() -> Iterator[None]:
-    raise ConnectionError("no redis")
-    yield
-
-
-@asynccontextmanager
-async def with_a_task_that_fails() -> AsyncIterator[None]:
-    async def fail() -> None:
-        await asyncio.sleep(0)
-        raise ConnectionError("redis is gone")
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(fail())
-        yield
 
 
 async def test_an_async_lifespan_is_entered_and_left_in_one_task() -> None:
@@ -112,14 +89,6 @@ async def test_a_blocking_lifespan_is_entered_and_left_in_one_thread_of_its_own(
     assert threading.get_ident() not in recorder.threads
 
 
-@pytest.mark.parametrize("function", [raising_at_start, blocking_and_raising])
-async def test_a_start_that_fails_says_why_and_where(function: Callable[[], Any]) -> None:
-    with pytest.raises(
-        LifespanFailed, match=r"shop:lifespan failed: ConnectionError: no redis \(.*test_lifespan.py:\d+ in "
-    ):
-        await Lifespan("shop:lifespan", function).start(LONG_S)
-
-
 @pytest.mark.parametrize("function", [hanging_at_start, blocking_at_start])
 async def test_a_start_that_hangs_is_given_up(function: Callable[[], Any]) -> None:
     with pytest.raises(LifespanFailed, match=r"did not start within 0\.05 s"):
@@ -134,24 +103,6 @@ async def test_an_end_that_fails_is_logged(logged: LogCapture) -> None:
 
     (event,) = logged.entries
     assert (event["event"], str(event["exc_info"])) == ("lifespan.failed", "redis is gone")
-
-
-async def test_a_failure_while_it_is_in_use_is_reported_at_once() -> None:
-    failures: list[BaseException] = []
-    failed = asyncio.Event()
-    lifespan = Lifespan(
-        "shop:lifespan",
-        with_a_task_that_fails,
-        lambda error: (failures.append(error), failed.set()),
-    )
-
-    await lifespan.start(LONG_S)
-    await asyncio.wait_for(failed.wait(), LONG_S)
-    await lifespan.end(LONG_S)
-
-    (group,) = failures
-    assert isinstance(group, ExceptionGroup)
-    assert str(group.exceptions[0]) == "redis is gone"
 
 
 async def test_a_start_that_blocks_the_event_loop_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -56,15 +55,6 @@ def fail_deep_down(depth: int = 0) -> None:
 
 
 class TestKinds:
-    def test_retry_has_its_delay_and_state(self, claimed: Claimed) -> None:
-        message = claimed(max_attempts=2)
-
-        settlement = to_settlement(message, Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
-
-        assert (settlement.kind, settlement.after, settlement.state, settlement.error) == (
-            SettleKind.RETRY, timedelta(seconds=3), '{"page": 2}', "busy",
-        )  # fmt: skip
-
     @pytest.mark.parametrize(("attempt", "limit", "says"), [(1, 1, "; no attempt follows: max_attempts is 1"),
         (3, 3, "; no attempt follows: max_attempts is 3"), (1, 3, ""), (9, None, "")])  # fmt: skip
     def test_a_retry_that_cannot_follow_says_so(
@@ -73,18 +63,6 @@ class TestKinds:
         settlement = to_settlement(claimed(attempt=attempt, max_attempts=limit), Retry("0s"))
 
         assert settlement.error == f"the handler asked for a retry{says}"
-
-    def test_defer_has_its_delay_and_is_no_failure(self, claimed: Claimed) -> None:
-        at = datetime(2030, 1, 1, tzinfo=UTC)
-
-        settlement = to_settlement(claimed(), Defer(until=at))
-
-        assert (settlement.kind, settlement.after, settlement.until, settlement.error) == (
-            SettleKind.DEFER,
-            None,
-            at,
-            None,
-        )
 
     def test_an_omitted_state_is_kept_and_none_clears_it(self, claimed: Claimed) -> None:
         assert to_settlement(claimed(), Retry()).state is None
@@ -158,31 +136,6 @@ class TestOutput:
         said = to_settlement(claimed(), output)
 
         assert (said.kind, said.output, said.error) == (SettleKind.COMPLETE, kept, None)
-
-    @pytest.mark.parametrize(
-        "output",
-        [
-            object(),
-            math.nan,
-            math.inf,
-            "a\x00b",
-            {"a\x00": 1},
-            "\\\x00",
-            "\ud800",
-            "x" * 1_100_000,
-            10**5000,
-            {(1, 2): 3},
-        ],
-        ids=lambda output: repr(output)[:20] if not isinstance(output, int) else "10**5000",
-    )
-    def test_an_output_that_cannot_be_stored_is_dropped_and_the_message_succeeds(
-        self, claimed: Claimed, output: Any
-    ) -> None:
-        said = to_settlement(claimed(), output)
-
-        assert (said.kind, said.output) == (SettleKind.COMPLETE, None)
-        assert said.error is not None
-        assert said.error.startswith("the output was dropped: ")
 
 
 class TestErrors:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.errors import ConfigError
 from pgrouse.handlers.ack_rules import RetryStrategyFailed, to_strategy
 
 Claimed = Callable[..., Message]
@@ -58,24 +57,3 @@ def test_an_invalid_delay_is_reported_with_its_value(claimed: Claimed, rubbish: 
     assert str(caught.value).endswith(
         ': expected a timedelta, a number of seconds, a text like "5s", or None to give up'
     )
-
-
-async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) -> int:
-    return 0
-
-
-@pytest.mark.parametrize(
-    ("function", "problem"),
-    [
-        (5, "m:f is not a function: its type is int"),
-        (a_coroutine, "m:f is a coroutine function: a retry strategy is a plain function that returns at once"),
-        (
-            lambda attempt, elapsed: 0,
-            r"m:f cannot be called with \(attempt, elapsed, error\): give it three parameters",
-        ),
-        (lambda a, b, c, d: 0, r"m:f cannot be called with \(attempt, elapsed, error\): give it three parameters"),
-    ],
-)
-def test_an_invalid_strategy_is_refused_with_the_fix(function: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        to_strategy("m:f", function)

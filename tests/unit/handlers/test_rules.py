@@ -11,7 +11,6 @@ import pytest
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblems
 from pgrouse.errors import ExitCode
-from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.declaration import loader
 
 MODULE = """
@@ -42,24 +41,6 @@ def settings(folder: Path) -> Callable[[str], config.Config]:
         return config.load(folder / "pgrouse.toml", environ={})
 
     return settings
-
-
-def test_the_default_is_a_retry_with_the_topics_backoff(settings: Callable[[str], config.Config]) -> None:
-    rules = loader.load(settings(""))["job"].rules
-
-    assert (rules.policy, rules.strategy) == (AckPolicy.NACK_ON_ERROR, None)
-
-
-@pytest.mark.parametrize("policy", list(AckPolicy))
-def test_each_policy_is_found_by_its_name(settings: Callable[[str], config.Config], policy: AckPolicy) -> None:
-    assert loader.load(settings(f'ack_policy = "{policy}"'))["job"].rules.policy is policy
-
-
-def test_a_strategy_is_found_like_a_handler(settings: Callable[[str], config.Config]) -> None:
-    strategy = loader.load(settings('retry_strategy = "rules_jobs:soon"'))["job"].rules.strategy
-
-    assert strategy is not None
-    assert strategy.name == "rules_jobs:soon"
 
 
 @pytest.mark.parametrize(

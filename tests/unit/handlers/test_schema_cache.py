@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
-import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind
-from pgrouse.worker.execution.schema_cache import ERROR_BYTES, RECHECK_AFTER, SchemaCache
+from pgrouse.worker.execution.schema_cache import ERROR_BYTES, SchemaCache
 
 Claimed = Callable[..., Message]
 
@@ -21,11 +18,6 @@ def of(*rows: tuple[str, str]) -> SchemaCache:
     schemas = SchemaCache()
     schemas.update(rows)
     return schemas
-
-
-def test_a_cache_without_schemas_checks_nothing() -> None:
-    assert SchemaCache().is_empty
-    assert of().is_empty
 
 
 def test_a_payload_that_python_cannot_hold_is_invalid(claimed: Claimed) -> None:
@@ -54,18 +46,3 @@ def test_only_a_changed_schema_is_compiled_and_logged_again(claimed: Claimed, lo
     assert schemas._schemas["good"] is before["good"]
     assert schemas.violation(claimed("bad", payload="1")) is None, "a schema that cannot be used refuses nothing"
     assert [event["topic"] for event in logged.entries] == ["bad"]
-
-
-def test_no_message_runs_unchecked_or_is_rejected_without_the_package(
-    claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    schemas = of(("job", NUMBER))
-
-    _, (settlement,) = schemas.check([claimed(payload="1")])
-
-    assert settlement is not None
-    assert (settlement.kind, settlement.after) == (SettleKind.DEFER, RECHECK_AFTER)
-    other = claimed("other", payload="1")
-    assert schemas.check([other]) == ([other], [])
-    assert [(event["topic"], "pgrouse[schemas]" in event["reason"]) for event in logged.entries] == [("job", True)]

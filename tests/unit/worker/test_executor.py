@@ -430,17 +430,3 @@ class TestTime:
             await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
         assert seen == [0, 1, 0]
-
-
-@pytest.mark.parametrize("ends_with", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
-async def test_an_exception_of_a_handler_ends_its_message_and_not_the_loop(
-    claimed: Claimed, ends_with: BaseException
-) -> None:
-    async def end(payload: Any) -> None:
-        raise ends_with
-
-    async with executor_of(handler(end), handler(nothing, topic="fine"), concurrency=1, prefetch=1) as executor:
-        executor.add([claimed(), claimed("fine")], 0)
-        await until(lambda: len(executor.settle_buffer.waiting) == 2)
-
-    assert [kind for _, kind in ends(executor)] == [SettleKind.RETRY, SettleKind.COMPLETE]

@@ -246,31 +246,6 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-async def test_an_extension_request_runs_at_once_with_its_own_duration(claimed: Claimed) -> None:
-    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
-    in_flight.add([message], time.monotonic())
-
-    async with beating(in_flight, notes):
-        await until(lambda: notes.signed)
-        await asyncio.wrap_future(in_flight.extend(message, timedelta(minutes=10)))
-
-    assert (notes.beats[0][1], notes.locked_for) == ({message.id}, [timedelta(minutes=10)])
-
-
-async def test_an_extension_request_for_a_lost_lock_fails_and_reports_the_loss(claimed: Claimed) -> None:
-    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
-    in_flight.add([message], time.monotonic())
-    notes.lost = [message.id]
-    lost: list[Message] = []
-
-    async with beating(in_flight, notes, lost.extend):
-        with pytest.raises(LockLost):
-            await asyncio.wrap_future(in_flight.extend(message, timedelta(minutes=10)))
-        await until(lambda: lost)
-
-    assert lost == [message]
-
-
 async def test_an_extension_request_waits_during_an_outage(claimed: Claimed, logged: LogCapture) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())

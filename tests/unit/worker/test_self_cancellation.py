@@ -122,16 +122,6 @@ async def test_a_self_cancellation_does_not_affect_the_next_message_of_the_loop(
             assert counts == [0, 0]
 
 
-async def test_the_error_names_where_the_task_was_cancelled(claimed: Claimed) -> None:
-    async with executor_of(handler(cancel_and_wait)) as executor:
-        executor.add([claimed()], 0)
-        await until(lambda: executor.settle_buffer.waiting)
-
-        (ended,) = executor.settle_buffer.waiting
-        assert "in cancel_and_wait" in (ended.error or "")
-        assert ended.error_type == "CancelledError"
-
-
 async def test_a_self_cancellation_after_the_completion_is_only_logged(claimed: Claimed, logged: LogCapture) -> None:
     first = Handler("job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.ACK_FIRST))
     message = claimed()
