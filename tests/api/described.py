@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from pgrouse.config.config import Config
 from pgrouse.web import application
-from pgrouse.web.v1.description.openapi import description
+from pgrouse.web.v1.description import openapi
 
 
 def check(answer: httpx.Response) -> None:
@@ -42,7 +42,7 @@ def _schema(method: str, path: str, status: str) -> dict[str, Any] | None:
 @cache
 def _paths() -> list[tuple[str, dict[str, Any]]]:
     """Return the operations of each path; a path without parameters comes before those that match it too."""
-    paths = _description()["paths"]
+    paths = description()["paths"]
     return [
         (re.sub(r"\{\w+\}", "[^/]+", path), paths[path]) for path in sorted(paths, key=lambda each: each.count("{"))
     ]
@@ -51,7 +51,7 @@ def _paths() -> list[tuple[str, dict[str, Any]]]:
 @cache
 def _closed() -> dict[str, Any]:
     """Return the components, in which an object has no member that is not described."""
-    components: dict[str, Any] = json.loads(json.dumps(_description()["components"]))
+    components: dict[str, Any] = json.loads(json.dumps(description()["components"]))
     for schema in components["schemas"].values():
         if "properties" in schema:
             schema["additionalProperties"] = False
@@ -59,5 +59,6 @@ def _closed() -> dict[str, Any]:
 
 
 @cache
-def _description() -> dict[str, Any]:
-    return description(application.create_app(Config()))
+def description() -> dict[str, Any]:
+    """Return the description of the API."""
+    return openapi.description(application.create_app(Config()))

@@ -21,8 +21,8 @@ from pgrouse.web.v1.publish import PublishRequest
 from pgrouse.web.v1.schedule import ScheduleChangeRequest
 from pgrouse.web.v1.topic import PauseRequest
 from pgrouse.web.v1.work import ALLOWED_FIELDS, SettleRequest
+from tests.api.described import description
 from tests.api.site import code
-from tests.api.test_problem_responses import DESCRIPTION
 
 AT = "2027-01-31T08:00:00+01:00"
 # The values that a member is tried with; a member may always be left out.
@@ -66,7 +66,7 @@ def is_taken(model: type[BaseModel], body: dict[str, Any]) -> bool:
 def test_the_description_accepts_exactly_what_the_server_does(
     model: type[BaseModel], given: dict[str, Any], values: dict[str, Any]
 ) -> None:
-    schema = {"$ref": f"#/components/schemas/{model.__name__}", "components": DESCRIPTION["components"]}
+    schema = {"$ref": f"#/components/schemas/{model.__name__}", "components": description()["components"]}
     described = Draft202012Validator(schema)
 
     tried = [(body, is_taken(model, body)) for body in bodies(given, values)]
@@ -78,7 +78,7 @@ def test_the_description_accepts_exactly_what_the_server_does(
 def models(base: type[BaseModel] = RequestModel) -> Iterator[type[BaseModel]]:
     """Yield the models of bodies."""
     for model in base.__subclasses__():
-        if model.__name__ in DESCRIPTION["components"]["schemas"]:
+        if model.__name__ in description()["components"]["schemas"]:
             yield model
         yield from models(model)
 
@@ -86,7 +86,7 @@ def models(base: type[BaseModel] = RequestModel) -> Iterator[type[BaseModel]]:
 def test_36_0_is_an_integer_everywhere_and_a_text_and_a_switch_are_none() -> None:
     tried = {}
     for model in models():
-        schema = DESCRIPTION["components"]["schemas"][model.__name__]
+        schema = description()["components"]["schemas"][model.__name__]
         for name, member in schema["properties"].items():
             kinds = [each.get("type") for each in member.get("anyOf", [member])]
             if "integer" in kinds or ("number" in kinds and "string" not in kinds):

@@ -25,7 +25,7 @@ import pytest
 
 from tests.api import described
 from tests.api.site import Site
-from tests.api.test_problem_responses import DESCRIPTION, OPERATIONS, VALUES, Operation
+from tests.api.test_problem_responses import VALUES, Operation, operations
 from tests.sql.queue import Queue
 
 TYPESCRIPT = Path(__file__).parent / "typescript"
@@ -63,7 +63,7 @@ def python_client(description_file: Path) -> Iterator[ModuleType]:
 
 def function_of(operation: Operation) -> Any:
     """Return the function that calls an operation; it is named as the operation, in the module of its tag."""
-    tag = DESCRIPTION["paths"][operation.path][operation.method.lower()]["tags"][0]
+    tag = described.description()["paths"][operation.path][operation.method.lower()]["tags"][0]
     return importlib.import_module(f"pgrouse_client.api.{tag}.{operation.id}").sync_detailed
 
 
@@ -90,7 +90,7 @@ def test_every_operation_of_the_python_client_returns_a_parsed_answer(
     answers = {}
     hooks = {"event_hooks": {"response": [described.check]}}
     with python_client.AuthenticatedClient(base_url=site.url, token=all_roles, timeout=90, httpx_args=hooks) as client:
-        for operation in OPERATIONS:
+        for operation in operations():
             function = function_of(operation)
             answers[operation.id] = function(client=client, **arguments_of(function, operation))
 

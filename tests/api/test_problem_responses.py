@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,16 +19,13 @@ import httpx
 import psycopg
 import pytest
 
-from pgrouse.config.config import Config
-from pgrouse.web import application
 from pgrouse.web.access import security
 from pgrouse.web.http.problem import database_problem
-from pgrouse.web.v1.description.openapi import description
+from tests.api.described import description
 from tests.api.site import Site
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-DESCRIPTION = description(application.create_app(Config()))
 # The values of required parameters.
 VALUES = {
     "topic": "no.such.topic",
@@ -78,14 +76,20 @@ def example_of(body: dict[str, Any]) -> Any:
     if "example" in content:
         return content["example"]
     name = content["schema"]["$ref"].rsplit("/", 1)[1]
-    schema = DESCRIPTION["components"]["schemas"][name]
+    schema = description()["components"]["schemas"][name]
     while "$ref" in schema:
-        schema = DESCRIPTION["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+        schema = description()["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     return schema["examples"][0]
 
 
-def operations() -> Iterator[Operation]:
-    for path, methods in DESCRIPTION["paths"].items():
+@cache
+def operations() -> list[Operation]:
+    """Return all operations; the description takes a second, so that nothing needs it when tests are collected."""
+    return list(_operations())
+
+
+def _operations() -> Iterator[Operation]:
+    for path, methods in description()["paths"].items():
         for method, found in methods.items():
             statuses = frozenset(int(status) for status in found["responses"] if int(status) >= 400)
             example = example_of(found["requestBody"]) if "requestBody" in found else None
@@ -94,9 +98,6 @@ def operations() -> Iterator[Operation]:
             yield Operation(
                 found["operationId"], method.upper(), path, statuses, example, bool(found.get("parameters"))
             )
-
-
-OPERATIONS = list(operations())
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +116,9 @@ def with_status(status: int, provoke: Callable[[Operation], httpx.Response | int
         return answer if isinstance(answer, int) else answer.status_code
 
     with ThreadPoolExecutor(at_once) as pool:
-        answers = dict(zip((each.id for each in OPERATIONS), pool.map(answered, OPERATIONS), strict=True))
+        answers = dict(zip((each.id for each in operations()), pool.map(answered, operations()), strict=True))
 
-    named = {each.id for each in OPERATIONS if status in each.statuses}
+    named = {each.id for each in operations() if status in each.statuses}
     assert {name for name, found in answers.items() if found == status} == named
     assert named != set()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 
 from tests.docs.page import ROOT
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def named(cell: str) -> list[str]:
@@ -25,8 +26,13 @@ def promised() -> set[tuple[str, str]]:
 def is_there(name: str) -> bool:
     """Return whether such a test exists."""
     path, _, function = name.partition("::")
+    return function in _functions(path)
+
+
+@cache
+def _functions(path: str) -> set[str]:
     file = ROOT / "tests" / path
-    return file.exists() and re.search(rf"^ *(async )?def {function}\(", file.read_text(), re.MULTILINE) is not None
+    return {*re.findall(r"^ *(?:async )?def (\w+)\(", file.read_text(), re.MULTILINE)} if file.exists() else set()
 
 
 def is_long(name: str) -> bool:
@@ -35,19 +41,26 @@ def is_long(name: str) -> bool:
     A case alone may be.
     """
     path, _, function = name.partition("::")
-    return any(re.search(r"\bmark\.long\b", ast.unparse(mark)) for mark in _marks(_parse(path), function))
+    return function in _long(path)
 
 
 @cache
-def _parse(path: str) -> ast.Module:
-    return ast.parse((ROOT / "tests" / path).read_text())
+def _long(path: str) -> set[str]:
+    """Return the names of the tests of a file that are marked `long`."""
+    body = ast.parse((ROOT / "tests" / path).read_text()).body
+    of_file = any("pytestmark" in ast.unparse(each) and _is_mark(each) for each in body if isinstance(each, ast.Assign))
+    classes = [(each.body, of_file or _is_marked(each)) for each in body if isinstance(each, ast.ClassDef)]
+    return {
+        each.name
+        for members, all_are in [(body, of_file), *classes]
+        for each in members
+        if isinstance(each, Function) and (all_are or _is_marked(each))
+    }
 
 
-def _marks(tree: ast.Module, function: str) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function:
-            yield from (each for each in node.decorator_list if "parametrize" not in ast.unparse(each))
-        if isinstance(node, ast.ClassDef) and any(getattr(each, "name", "") == function for each in node.body):
-            yield from node.decorator_list
-        if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node.targets[0]):
-            yield node.value
+def _is_marked(node: ast.ClassDef | Function) -> bool:
+    return any(_is_mark(each) for each in node.decorator_list if "parametrize" not in ast.unparse(each))
+
+
+def _is_mark(node: ast.AST) -> bool:
+    return re.search(r"\bmark\.long\b", ast.unparse(node)) is not None
