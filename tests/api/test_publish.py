@@ -23,13 +23,24 @@ from tests.server.postgres import Postgres
 from tests.sql.queue import Queue
 
 
+def send(
+    http: httpx.Client, topic: str, with_headers: Any = None, payload: Any = None, **fields: Any
+) -> httpx.Response:
+    """Publish one message, with these headers of the request."""
+    return http.post("/v1/messages", json={"topic": topic, "payload": payload, **fields}, headers=with_headers)
+
+
+def send_all(http: httpx.Client, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """Publish messages in one request; return its results."""
+    found: list[dict[str, Any]] = http.post("/v1/messages/batch", json={"messages": messages}).json()["results"]
+    return found
+
+
 def test_a_message_has_every_field_of_its_request(http: httpx.Client, queue: Queue) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     fields = {"payload": {"id": 7}, "headers": {"a": 1}, "key": "k", "channel": "c", "priority": 2, "max_attempts": 3}
 
-    answer = http.post(
-        "/v1/messages", json={"topic": "p.all", **fields, "available_at": later.isoformat(), "ttl": "1h"}
-    )
+    answer = send(http, "p.all", **fields, available_at=later.isoformat(), ttl="1h")
 
     assert (answer.status_code, answer.json()["outcome"]) == (201, "inserted")
     stored = queue.message(answer.json()["id"])
@@ -45,37 +56,30 @@ def test_a_message_has_its_own_timeout_backoff_and_retention_alone_and_in_a_batc
     http: httpx.Client, queue: Queue
 ) -> None:
     plain = {"topic": "p.own", "payload": 1}
-    alone = http.post("/v1/messages", json={**plain, **OWN}).json()["id"]
-    batch = http.post("/v1/messages/batch", json={"messages": [{**plain, **OWN}, plain]}).json()["results"]
-    keyed = http.post(
-        "/v1/messages/batch", json={"messages": [{**plain, **OWN, "key": "k", "on_conflict": "replace"}]}
-    ).json()["results"]
-    kind = http.post("/v1/messages", json={**plain, "backoff": "none"}).json()["id"]
+    alone = send(http, **plain, **OWN).json()["id"]
+    own, without = send_all(http, {**plain, **OWN}, plain)
+    (keyed,) = send_all(http, {**plain, **OWN, "key": "k", "on_conflict": "replace"})
+    kind = send(http, **plain, backoff="none").json()["id"]
 
-    for each in (alone, batch[0]["id"], keyed[0]["id"]):
+    for each in (alone, own["id"], keyed["id"]):
         stored = queue.message(each)
         assert (stored.timeout, stored.retention) == (timedelta(seconds=90), timedelta(days=90))
         assert stored.backoff == {"kind": "constant", "base": "7s"}
         shown = http.get(f"/v1/messages/{each}").json()
         assert (shown["timeout"], shown["retention"], shown["backoff"]) == (90.0, 90 * 86400.0, stored.backoff)
-    assert (queue.message(batch[1]["id"]).timeout, queue.message(batch[1]["id"]).retention) == (None, None)
+    assert (queue.message(without["id"]).timeout, queue.message(without["id"]).retention) == (None, None)
     assert queue.message(kind).backoff == {"kind": "none"}
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value"),
     [
-        ("timeout", "0s", "timeout"),
-        ("timeout", "31d", "timeout"),
-        ("retention", 60, "retention"),
-        ("backoff", "cubic", "backoff"),
-        ("backoff", {"base": "1s"}, "backoff"),
-        ("backoff", {"kind": "constant", "base": "-1s"}, "backoff"),
-        ("backoff", {"kind": "constant", "bas": "1s"}, "backoff"),
+        *(("timeout", "0s"), ("timeout", "31d"), ("retention", 60), ("backoff", "cubic"), ("backoff", {"base": "1s"})),
+        *(("backoff", {"kind": "constant", "base": "-1s"}), ("backoff", {"kind": "constant", "bas": "1s"})),
     ],
 )
 def test_an_own_setting_that_cannot_be_is_refused_alone_and_in_a_batch(
-    http: httpx.Client, queue: Queue, name: str, value: Any, said: str
+    http: httpx.Client, queue: Queue, name: str, value: Any
 ) -> None:
     message = {"topic": "p.refused", "payload": 1, name: value}
 
@@ -84,16 +88,16 @@ def test_an_own_setting_that_cannot_be_is_refused_alone_and_in_a_batch(
 
     assert (alone.status_code, batch.status_code) == (422, 422)
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.refused'") == 0
-    assert said in alone.text
-    assert said in batch.text
+    assert name in alone.text
+    assert name in batch.text
 
 
 @pytest.mark.parametrize("payload", [None, 0, "", [], {}, "ä\u2028", 12345678901234567890, {"a": {"b": [None]}}])
 def test_any_json_value_is_a_payload_alone_and_in_a_batch(http: httpx.Client, queue: Queue, payload: Any) -> None:
-    alone = http.post("/v1/messages", json={"topic": "p.any", "payload": payload}).json()["id"]
-    batch = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.any", "payload": payload}]}).json()
+    alone = send(http, "p.any", payload=payload).json()["id"]
+    (in_batch,) = send_all(http, {"topic": "p.any", "payload": payload})
 
-    for each in (alone, batch["results"][0]["id"]):
+    for each in (alone, in_batch["id"]):
         assert queue.value("SELECT payload FROM messages.message WHERE id = %s", [each]) == payload
 
 
@@ -102,12 +106,12 @@ def test_a_further_publish_with_debounce_moves_the_waiting_message(http: httpx.C
         return {"topic": "p.wait", "payload": payload, "key": "k", "debounce": wait, "max_delay": "5h"}
 
     alone = http.post("/v1/messages", json=fields(1, "1h")).json()
-    batch = http.post("/v1/messages/batch", json={"messages": [fields(2, "2h"), fields(3, "3h")]}).json()
+    batch = send_all(http, fields(2, "2h"), fields(3, "3h"))
     parameters = {"key": "k", "debounce": "4h", "max_delay": "5h"}
     whole = http.post("/v1/topics/p.wait/messages", params=parameters, json=4).json()
 
     assert alone["outcome"] == "inserted"
-    assert [*batch["results"], whole] == [{"id": alone["id"], "outcome": "replaced"}] * 3
+    assert [*batch, whole] == [{"id": alone["id"], "outcome": "replaced"}] * 3
     stored = queue.message(alone["id"])
     assert (stored.payload, round((stored.available_at - stored.created_at) / timedelta(hours=1))) == (4, 4)
 
@@ -117,15 +121,15 @@ def test_a_key_that_is_throttled_is_ignored(http: httpx.Client, queue: Queue) ->
     alone = http.post("/v1/messages", json=fields).json()
     queue.claim_one("p.throttle")
     again = http.post("/v1/messages", json=fields).json()
-    batch = http.post("/v1/messages/batch", json={"messages": [fields]}).json()
+    batch = send_all(http, fields)
     whole = http.post("/v1/topics/p.throttle/messages", params={"key": "k", "throttle": "1h"}, json=4).json()
 
     assert alone["outcome"] == "inserted"
-    assert [again, *batch["results"], whole] == [{"id": alone["id"], "outcome": "ignored"}] * 3
+    assert [again, *batch, whole] == [{"id": alone["id"], "outcome": "ignored"}] * 3
 
 
 def test_what_debounce_cannot_be_combined_with_is_refused(http: httpx.Client, queue: Queue) -> None:
-    answer = http.post("/v1/messages", json={"topic": "p.bad", "payload": 1, "debounce": "1h"})
+    answer = send(http, "p.bad", debounce="1h")
 
     assert (answer.status_code, code(answer)) == (422, "invalid_message")
     assert queue.rows("SELECT FROM messages.message WHERE topic = 'p.bad'") == []
@@ -136,10 +140,10 @@ def test_bytes_are_published_as_a_body(http: httpx.Client, queue: Queue) -> None
     text = base64.b64encode(body).decode()
 
     alone = http.post("/v1/messages", json={"topic": "p.bytes", "body": text}).json()["id"]
-    batch = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.bytes", "body": text}]}).json()
+    (in_batch,) = send_all(http, {"topic": "p.bytes", "body": text})
     whole = http.post("/v1/topics/p.bytes/messages", content=body, headers={"Content-Type": "image/png"}).json()["id"]
 
-    for each in (alone, batch["results"][0]["id"], whole):
+    for each in (alone, in_batch["id"], whole):
         assert bytes(queue.message(each).body) == body
 
 
@@ -147,12 +151,12 @@ def test_a_large_payload_is_published_unchanged(http: httpx.Client, queue: Queue
     payload, body = ["ä" * 9] * 40_000, bytes(400_000)
     raw = {"Content-Type": "application/octet-stream"}
 
-    alone = http.post("/v1/messages", json={"topic": "p.large", "payload": payload, "priority": 1}).json()["id"]
-    batch = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.large", "payload": payload}]}).json()
+    alone = send(http, "p.large", payload=payload, priority=1).json()["id"]
+    (in_batch,) = send_all(http, {"topic": "p.large", "payload": payload})
     whole = http.post("/v1/topics/p.large/messages", json=payload).json()["id"]
     bytes_ = http.post("/v1/topics/p.large/messages?priority=1", content=body, headers=raw).json()["id"]
 
-    for each in (alone, batch["results"][0]["id"], whole):
+    for each in (alone, in_batch["id"], whole):
         assert queue.message(each).payload == payload
     assert (bytes(queue.message(bytes_).body), queue.message(bytes_).priority) == (body, 1)
 
@@ -160,10 +164,8 @@ def test_a_large_payload_is_published_unchanged(http: httpx.Client, queue: Queue
 def test_a_large_payload_is_validated_against_its_schema(http: httpx.Client, queue: Queue) -> None:
     queue.policy("p.typed", payload_schema={"type": "array"})
     try:
-        wrong, right = (
-            http.post("/v1/messages", json={"topic": "p.typed", "payload": payload})
-            for payload in ({"a": "x" * 400_000}, ["x" * 400_000])
-        )
+        large = "x" * 400_000
+        wrong, right = (send(http, "p.typed", payload=payload) for payload in ({"a": large}, [large]))
     finally:
         queue.row("DELETE FROM messages.topic WHERE topic = 'p.typed' RETURNING 1")
 
@@ -202,20 +204,14 @@ def test_other_requests_are_answered_while_large_ones_are_read(
 def test_a_batch_is_answered_in_its_order(http: httpx.Client, queue: Queue) -> None:
     sent = [{"topic": f"p.order{n % 3}", "payload": n, "delay": n % 2} for n in range(50)]
 
-    results = http.post("/v1/messages/batch", json={"messages": sent}).json()["results"]
-
-    assert [queue.message(each["id"]).payload for each in results] == list(range(50))
+    assert [queue.message(each["id"]).payload for each in send_all(http, *sent)] == list(range(50))
 
 
 def test_a_batch_is_published_as_a_whole_or_not_at_all(http: httpx.Client, queue: Queue) -> None:
-    http.post("/v1/messages", json={"topic": "p.whole", "payload": None, "key": "taken"})
+    send(http, "p.whole", key="taken")
 
-    answer = http.post(
-        "/v1/messages/batch",
-        json={
-            "messages": [{"topic": "p.whole", "payload": None}, {"topic": "p.whole", "payload": None, "key": "taken"}]
-        },
-    )
+    one = {"topic": "p.whole", "payload": None}
+    answer = http.post("/v1/messages/batch", json={"messages": [one, {**one, "key": "taken"}]})
 
     assert (answer.status_code, code(answer)) == (409, "already_there")
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.whole'") == 1
@@ -223,24 +219,22 @@ def test_a_batch_is_published_as_a_whole_or_not_at_all(http: httpx.Client, queue
 
 def test_concurrent_requests_are_published_together_and_each_gets_its_own_id(http: httpx.Client, queue: Queue) -> None:
     with ThreadPoolExecutor(20) as pool:
-        sent = list(pool.map(lambda n: http.post("/v1/messages", json={"topic": "p.many", "payload": n}), range(200)))
+        sent = list(pool.map(lambda n: send(http, "p.many", payload=n), range(200)))
 
-    stored = {
-        row.id: row.payload for row in queue.rows("SELECT id, payload FROM messages.message WHERE topic = 'p.many'")
-    }
-    assert {answer.json()["id"]: n for n, answer in enumerate(sent)} == stored
+    stored = queue.rows("SELECT id, payload FROM messages.message WHERE topic = 'p.many'")
+    assert {answer.json()["id"]: n for n, answer in enumerate(sent)} == {row.id: row.payload for row in stored}
 
 
 def test_an_invalid_message_fails_no_other_request(http: httpx.Client, queue: Queue) -> None:
     queue.policy("p.small", max_payload_bytes=10)
     try:
 
-        def send(n: int) -> int:
+        def send_one(n: int) -> int:
             topic, payload = ("p.small", "x" * 100) if n % 2 else ("p.large", n)
-            return http.post("/v1/messages", json={"topic": topic, "payload": payload}).status_code
+            return send(http, topic, payload=payload).status_code
 
         with ThreadPoolExecutor(10) as pool:
-            codes = list(pool.map(send, range(60)))
+            codes = list(pool.map(send_one, range(60)))
     finally:
         queue.row("DELETE FROM messages.topic WHERE topic = 'p.small' RETURNING 1")
 
@@ -256,17 +250,10 @@ def test_a_refusal_by_a_policy_names_the_policy(server: Postgres) -> None:
             queue.policy("slow", publish_rate=0.001, burst=1)
             queue.policy("typed", payload_schema={"type": "object"})
             with site.client(site.token("publisher")) as client:
-
-                def ask(topic: str, payload: Any = 1) -> httpx.Response:
-                    return client.post("/v1/messages", json={"topic": topic, "payload": payload})
-
                 for topic in ("full", "drops", "slow"):
-                    assert ask(topic).status_code == 201
-                full, dropped, slow, typed = ask("full"), ask("drops"), ask("slow"), ask("typed")
-                batch = client.post(
-                    "/v1/messages/batch",
-                    json={"messages": [{"topic": "drops", "payload": None}, {"topic": "free", "payload": None}]},
-                )
+                    assert send(client, topic).status_code == 201
+                full, dropped, slow, typed = (send(client, topic) for topic in ("full", "drops", "slow", "typed"))
+                batch = send_all(client, {"topic": "drops", "payload": None}, {"topic": "free", "payload": None})
         finally:
             site.stop()
 
@@ -274,55 +261,46 @@ def test_a_refusal_by_a_policy_names_the_policy(server: Postgres) -> None:
     assert dropped.json() == {"id": None, "outcome": "dropped"}
     assert (slow.status_code, code(slow), "Retry-After" in slow.headers) == (429, "publish_rate_exceeded", True)
     assert (typed.status_code, code(typed)) == (422, "invalid_payload")
-    assert [each["outcome"] for each in batch.json()["results"]] == ["dropped", "inserted"]
+    assert [each["outcome"] for each in batch] == ["dropped", "inserted"]
 
 
 def test_a_request_carries_its_trace_into_the_message(http: httpx.Client, queue: Queue) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-    sent = http.post("/v1/messages", json={"topic": "p.trace", "payload": None}, headers={"traceparent": trace}).json()[
-        "id"
-    ]
-    broken = http.post("/v1/messages", json={"topic": "p.trace", "payload": None}, headers={"traceparent": "x"}).json()[
-        "id"
-    ]
+    sent, broken = (send(http, "p.trace", with_headers={"traceparent": each}).json() for each in (trace, "x"))
 
-    assert queue.message(sent).headers == {"traceparent": trace}
-    assert queue.message(broken).headers is None
+    assert queue.message(sent["id"]).headers == {"traceparent": trace}
+    assert queue.message(broken["id"]).headers is None
 
 
 def test_a_repeated_request_with_its_key_gets_the_first_answer(http: httpx.Client, queue: Queue) -> None:
     key = {"Idempotency-Key": "order-7"}
 
-    first = http.post("/v1/messages", json={"topic": "p.once", "payload": 1}, headers=key)
-    again = http.post("/v1/messages", json={"topic": "p.once", "payload": 1}, headers=key)
-    other = http.post("/v1/messages", json={"topic": "p.once", "payload": 2}, headers=key)
+    first, again, other = (send(http, "p.once", payload=n, with_headers=key) for n in (1, 1, 2))
 
     assert again.json() == first.json()
     assert again.headers["idempotent-replayed"] == "true"
+    assert first.headers["location"] == again.headers["location"] == f"/v1/messages/{first.json()['id']}"
     assert (other.status_code, code(other)) == (422, "idempotency_key_reused")
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.once'") == 1
 
 
 def test_a_failed_request_may_be_repeated_with_its_key(http: httpx.Client) -> None:
     key = {"Idempotency-Key": "later"}
-    blocker = http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}).json()["id"]
-    refused = http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}, headers=key)
+    blocker = send(http, "p.again", key="k").json()["id"]
+    refused = send(http, "p.again", key="k", with_headers=key)
     http.post("/v1/messages/cancel", json={"ids": [blocker]})
 
     assert refused.status_code == 409
-    assert (
-        http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}, headers=key).status_code
-        == 201
-    )
+    assert send(http, "p.again", key="k", with_headers=key).status_code == 201
 
 
 def test_many_concurrent_retries_publish_once(http: httpx.Client, queue: Queue) -> None:
-    def send(_: int) -> Any:
+    def send_payload(_: int) -> Any:
         return http.post("/v1/topics/p.storm/messages", json={"id": 7}, headers={"Idempotency-Key": "storm"}).json()
 
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(send, range(32)))
+        answers = list(pool.map(send_payload, range(32)))
 
     assert len({each["id"] for each in answers}) == 1
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.storm'") == 1
@@ -337,11 +315,7 @@ def test_a_server_killed_during_a_batch_has_published_nothing_or_all(
     holder.execute("BEGIN")
     holder.execute("SELECT * FROM messages.begin_request('root', 'crash', '\\x00')")
     found: list[int] = []
-    waiting = threading.Thread(
-        target=lambda: found.append(
-            http.post("/v1/messages", json={"topic": "p.crash", "payload": None}, headers=key).status_code
-        )
-    )
+    waiting = threading.Thread(target=lambda: found.append(send(http, "p.crash", with_headers=key).status_code))
     waiting.start()
     blocked = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     (victim,) = eventually(lambda: queue.rows(blocked))
@@ -352,7 +326,7 @@ def test_a_server_killed_during_a_batch_has_published_nothing_or_all(
     holder.close()
 
     assert found == [503]
-    assert http.post("/v1/messages", json={"topic": "p.crash", "payload": None}, headers=key).status_code == 201
+    assert send(http, "p.crash", with_headers=key).status_code == 201
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.crash'") == 1
 
 
@@ -395,32 +369,28 @@ def test_json_that_could_not_be_stored_unchanged_is_refused(http: httpx.Client, 
 
 
 def test_a_message_can_depend_on_others_alone_and_in_a_batch(http: httpx.Client, queue: Queue) -> None:
-    first = http.post("/v1/messages", json={"topic": "p.first", "payload": None}).json()["id"]
+    first = send(http, "p.first").json()["id"]
     message = {"topic": "p.after", "payload": None, "after": [first], "after_failed": "cancel"}
 
     alone = http.post("/v1/messages", json=message).json()["id"]
-    batch = http.post(
-        "/v1/messages/batch", json={"messages": [message, {"topic": "p.none", "payload": None, "after": []}]}
-    ).json()
+    in_batch, free = send_all(http, message, {"topic": "p.none", "payload": None, "after": []})
 
     waiting = queue.rows("SELECT id FROM messages.workflow(%s)", [first])
-    assert [row.id for row in waiting] == [alone, batch["results"][0]["id"]]
-    assert queue.message(batch["results"][1]["id"]).available_at.year < 9000
+    assert [row.id for row in waiting] == [alone, in_batch["id"]]
+    assert queue.message(free["id"]).available_at.year < 9000
 
 
 def test_a_missing_dependency_is_refused(http: httpx.Client) -> None:
-    answer = http.post("/v1/messages", json={"topic": "p.after", "payload": None, "after": [2**62]})
+    answer = send(http, "p.after", after=[2**62])
 
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_predecessor")
 
 
 @pytest.mark.parametrize("fields", [{}, {"key": "k"}, {"headers": {"a": 1}}])
 def test_a_message_without_content_is_refused(http: httpx.Client, fields: dict[str, Any]) -> None:
-    one = http.post("/v1/messages", json={"topic": "p.nothing", **fields})
-    many = http.post(
-        "/v1/messages/batch",
-        json={"messages": [{"topic": "p.nothing", "payload": 1}, {"topic": "p.nothing", **fields}]},
-    )
+    empty = {"topic": "p.nothing", **fields}
+    one = http.post("/v1/messages", json=empty)
+    many = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.nothing", "payload": 1}, empty]})
 
     assert [(answer.status_code, code(answer)) for answer in (one, many)] == [(422, "invalid_request")] * 2
     assert "there is no payload" in one.json()["detail"]
@@ -428,19 +398,10 @@ def test_a_message_without_content_is_refused(http: httpx.Client, fields: dict[s
 
 @pytest.mark.parametrize("how", [{}, {"priority": 1}, {"key": "p.located"}])
 def test_the_answer_has_the_location_of_the_message(http: httpx.Client, how: dict[str, Any]) -> None:
-    answer = http.post("/v1/messages", json={"topic": "p.located", "payload": 1, **how})
+    answer = send(http, "p.located", **how)
 
     assert answer.headers["location"] == f"/v1/messages/{answer.json()['id']}"
     assert http.get(answer.headers["location"]).json()["id"] == answer.json()["id"]
-
-
-def test_a_retry_gets_the_same_location(http: httpx.Client) -> None:
-    key = {"Idempotency-Key": "p.place"}
-
-    first, again = (http.post("/v1/messages", json={"topic": "p.place", "payload": 1}, headers=key) for _ in range(2))
-
-    assert (first.headers["location"], again.headers["idempotent-replayed"]) == (again.headers["location"], "true")
-    assert first.headers["location"] == f"/v1/messages/{first.json()['id']}"
 
 
 def test_requests_with_the_same_keys_in_opposite_orders_do_not_deadlock(http: httpx.Client) -> None:

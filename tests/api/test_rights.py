@@ -116,14 +116,18 @@ def test_the_description_has_every_route_of_the_api(site: Site) -> None:
     }
 
 
-@pytest.mark.parametrize("way", [way for way in CLOSED if way.path.startswith("/v1")], ids=str)
-def test_a_route_admits_its_role_and_no_other(way: Way, clients: dict[Role, httpx.Client], site: Site) -> None:
+def test_a_route_admits_its_role_and_no_other(clients: dict[Role, httpx.Client], site: Site) -> None:
+    admitted, ways = {}, [way for way in CLOSED if way.path.startswith("/v1")]
     with site.client() as anonymous:
-        assert ask(anonymous, way).status_code == 401
-    for role, client in clients.items():
-        answer = ask(client, way)
-        refused = answer.status_code == 403 and code(answer) == "forbidden"
-        assert refused == (way.roles[0] not in HAS[role]), f"{role}: {answer.status_code} {answer.text}"
+        assert {str(way) for way in ways if ask(anonymous, way).status_code != 401} == set()
+    for way in ways:
+        answers = {role: ask(client, way) for role, client in clients.items()}
+        admitted[str(way)] = {
+            role for role, answer in answers.items() if answer.status_code != 403 or code(answer) != "forbidden"
+        }
+
+    assert admitted == {str(way): {role for role in Role if way.roles[0] in HAS[role]} for way in ways}
+    assert len(ways) > 75
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +137,14 @@ def shop(site: Site) -> Iterator[httpx.Client]:
         yield client
 
 
+OTHER = {"topic": "other", "payload": None}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("POST", "/v1/messages", {"topic": "other", "payload": None}),
-        (
-            "POST",
-            "/v1/messages/batch",
-            {"messages": [{"topic": "mail", "payload": None}, {"topic": "other", "payload": None}]},
-        ),
+        ("POST", "/v1/messages", OTHER),
+        ("POST", "/v1/messages/batch", {"messages": [{"topic": "mail", "payload": None}, OTHER]}),
         ("POST", "/v1/topics/other/messages", {}),
         ("POST", "/v1/topics/other/signal", {"key": "k", "name": "ok"}),
         ("POST", "/v1/claim", {"topics": ["mail", "other"]}),
@@ -187,15 +190,11 @@ def test_lists_show_only_topics_that_match_the_patterns(shop: httpx.Client, queu
         dead[topic] = published
 
     assert {row["id"] for row in shop.get("/v1/messages").json()["messages"]} & {mine, other} == {mine}
-    assert {row["topic"] for row in shop.get("/v1/dead").json()["messages"]} == {"shop.orders"}
-    assert {row["topic"] for row in shop.get("/v1/dead/groups").json()["groups"]} == {"shop.orders"}
-    assert {row["topic"] for row in shop.get("/v1/stats").json()["topics"]} == {"shop.orders"}
-    assert {row["topic"] for row in shop.get("/v1/topics").json()["topics"]} == {"shop.orders"}
+    for path, rows in (("dead", "messages"), ("dead/groups", "groups"), ("stats", "topics"), ("topics", "topics")):
+        assert {row["topic"] for row in shop.get(f"/v1/{path}").json()[rows]} == {"shop.orders"}
     assert [row["name"] for row in shop.get("/v1/schedules").json()["schedules"]] == ["s-shop.orders"]
-    assert shop.get(f"/v1/messages/{other}").status_code == 404
-    assert shop.get(f"/v1/messages/{other}/explain").status_code == 404
-    assert shop.get(f"/v1/messages/{other}/logs").status_code == 404
-    assert shop.get("/v1/schedules/s-other").status_code == 404
+    for path in (f"messages/{other}", f"messages/{other}/explain", f"messages/{other}/logs", "schedules/s-other"):
+        assert shop.get(f"/v1/{path}").status_code == 404
     redriven = shop.post("/v1/dead/redrive", json={"ids": sorted(dead.values())}).json()["results"]
     assert {row["archived_id"]: row["outcome"] for row in redriven} == {
         dead["shop.orders"]: "redriven",
@@ -259,18 +258,12 @@ def test_a_star_of_a_token_is_one_level_and_two_are_any_number(site: Site, queue
             )
 
     assert tried("level.*") == ({"level.one"}, [403, 201, 403, 403], [403, 200, 200, *[403] * 5])
-    assert tried("level.**") == (
-        {"level.one", "level.one.two"},
-        [403, 201, 201, 403],
-        [403, 200, 200, 200, 200, 200, 403, 403],
-    )
+    claimed = [403, 200, 200, 200, 200, 200, 403, 403]
+    assert tried("level.**") == ({"level.one", "level.one.two"}, [403, 201, 201, 403], claimed)
 
 
 def test_a_claim_over_http_takes_patterns_and_waits_for_topics_that_are_new(site: Site, queue: Queue) -> None:
-    with (
-        site.client(site.token("worker", topics=("fresh.*",))) as client,
-        ThreadPoolExecutor(1) as background,
-    ):
+    with site.client(site.token("worker", topics=("fresh.*",))) as client, ThreadPoolExecutor(1) as background:
         claim = {"topics": ["fresh.*"], "wait": 20, "worker": "rust"}
         waiting = background.submit(client.post, "/v1/claim", json=claim, timeout=60)
         eventually(lambda: queue.rows("SELECT FROM messages.sleeper WHERE 'fresh.*' = ANY (topics)"))

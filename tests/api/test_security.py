@@ -19,11 +19,13 @@ from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
 
-@pytest.mark.parametrize("host", ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "", "a b"])
-def test_a_foreign_host_name_is_refused(site: Site, host: str) -> None:
-    answer = httpx.get(f"{site.url}/v1/stats", headers={"Host": host})
-
-    assert (answer.status_code, code(answer)) == (421, "unknown_host")
+def test_a_foreign_host_name_is_refused_and_those_of_this_machine_are_accepted(site: Site) -> None:
+    for foreign in ("evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "", "a b"):
+        answer = httpx.get(f"{site.url}/v1/stats", headers={"Host": foreign})
+        assert (answer.status_code, code(answer)) == (421, "unknown_host")
+    for own in ("localhost", "127.0.0.1:1234", "[::1]:80", "192.168.1.7", socket.gethostname()):
+        assert httpx.get(f"{site.url}/v1/stats", headers={"Host": own}).status_code == 401
+    assert first_line(site, "GET /v1/stats HTTP/1.0") == "HTTP/1.1 421 Misdirected Request"
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
@@ -52,10 +54,6 @@ def test_metrics_are_shown_to_a_program_that_names_no_host_but_not_under_a_forei
         site.stop()
 
 
-def test_no_other_page_is_shown_to_a_program_that_names_no_host(site: Site) -> None:
-    assert first_line(site, "GET /v1/stats HTTP/1.0") == "HTTP/1.1 421 Misdirected Request"
-
-
 def first_line(site: Site, lines: str) -> str:
     """Send a request as it stands, and return the first line of the answer."""
     url = httpx.URL(site.url)
@@ -68,22 +66,15 @@ def test_a_client_with_a_token_may_use_any_host_name(http: httpx.Client) -> None
     assert http.get("/v1/stats", headers={"Host": "pgrouse.queue.svc.cluster.local"}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1234", "[::1]:80", "192.168.1.7", socket.gethostname()])
-def test_addresses_and_host_names_of_this_machine_are_accepted(site: Site, host: str) -> None:
-    assert httpx.get(f"{site.url}/livez", headers={"Host": host}).status_code == 200
-
-
 @pytest.mark.parametrize(
-    "headers",
+    ("header", "value"),
     [
-        {"Origin": "https://evil.example.com"},
-        {"Origin": "null"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
+        *(("Origin", "https://evil.example.com"), ("Origin", "null")),
+        *(("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Site", "same-site")),
     ],
 )
-def test_a_page_of_another_site_changes_nothing(http: httpx.Client, headers: dict[str, str]) -> None:
-    answer = http.post("/v1/messages", json={"topic": "t", "payload": None}, headers=headers)
+def test_a_page_of_another_site_changes_nothing(http: httpx.Client, header: str, value: str) -> None:
+    answer = http.post("/v1/messages", json={"topic": "t", "payload": None}, headers={header: value})
 
     assert (answer.status_code, code(answer)) == (403, "other_origin")
 
@@ -113,9 +104,8 @@ def test_a_body_above_the_limit_is_refused_with_or_without_its_length(
     try:
         with site.client(all_roles) as client:
             declared = client.post("/v1/messages", json={"topic": "t", "payload": "x" * 3000})
-            undeclared = client.post(
-                "/v1/messages", content=iter([b'{"topic":', b'"t","payload":"', b"x" * 3000, b'"}'])
-            )
+            parts = [b'{"topic":', b'"t","payload":"', b"x" * 3000, b'"}']
+            undeclared = client.post("/v1/messages", content=iter(parts))
             small = client.post("/v1/messages", json={"topic": "t", "payload": "x"})
     finally:
         site.stop()
@@ -212,9 +202,7 @@ def test_the_cookie_is_secure_behind_https(site_database: Database) -> None:
 
 
 @pytest.mark.long
-def test_without_tokens_only_direct_local_clients_are_operators(
-    server: Postgres,
-) -> None:
+def test_without_tokens_only_direct_local_clients_are_operators(server: Postgres) -> None:
     with server.new_database(template=server.migrated) as database:
         site = Site(database)
         try:

@@ -26,24 +26,14 @@ def test_a_token_is_accepted_as_the_password_of_basic(site: Site) -> None:
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "Bearer nonsense",
-        "Bearer",
-        "Basic !!!",
-        "Basic " + base64.b64encode(b"no colon").decode(),
-        "Digest x",
-        # A token in the right form; the same in every process that collects these tests.
-        pytest.param(f"Bearer {tokens.new()}", id="one of another queue"),
-        "Bearer \xe4\xf6",
-    ],
-)
-def test_a_foreign_or_malformed_token_is_refused(site: Site, header: str) -> None:
-    answer = httpx.get(f"{site.url}/v1/stats", headers={"Authorization": header.encode("latin-1")})
+def test_a_foreign_or_malformed_token_is_refused(site: Site) -> None:
+    no_colon, of_another_queue = base64.b64encode(b"no colon").decode(), tokens.new()
+    schemes = ("Bearer nonsense", "Bearer", "Basic !!!", f"Basic {no_colon}", "Digest x", "Bearer \xe4\xf6")
+    for header in (*schemes, f"Bearer {of_another_queue}"):
+        answer = httpx.get(f"{site.url}/v1/stats", headers={"Authorization": header.encode("latin-1")})
 
-    assert (answer.status_code, code(answer)) == (401, "unauthenticated")
-    assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert (answer.status_code, code(answer)) == (401, "unauthenticated")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 @pytest.mark.long

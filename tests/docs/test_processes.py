@@ -96,6 +96,7 @@ GUNICORN = ("gunicorn", "shop:app", "--workers", "2", "--bind", "127.0.0.1:{port
 OPENED_AT_IMPORT = SHOP.text.replace("\n\n\n@topic", "\nwaiter.open()\n\n\n@topic")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("preload", [[], ["--preload"]], ids=["each imports", "preload"])
 @pytest.mark.usefixtures("prices")
 def test_each_worker_of_gunicorn_opens_what_was_created_at_import(serve: Any, preload: list[str]) -> None:
@@ -107,6 +108,7 @@ def test_each_worker_of_gunicorn_opens_what_was_created_at_import(serve: Any, pr
     assert "Traceback" not in server.stop()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("prices")
 def test_what_was_opened_at_import_is_refused_after_a_fork_and_works_without(serve: Any) -> None:
     preloaded = serve(*GUNICORN, "--preload", shop=OPENED_AT_IMPORT, gunicorn_conf="")

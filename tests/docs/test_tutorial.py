@@ -13,7 +13,7 @@ from tests.docs.page import Page
 from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
 PAGE = Page("docs/tutorial.md")
 # Parts that differ from run to run: times, ages, workers, and the width of their columns.
 VARIES = (

@@ -50,6 +50,7 @@ def test_an_alert_shows_its_error_and_is_silenced_in_its_row(visitor: Visitor, q
     expect(row.locator(".badge")).to_have_text("firing")
 
 
+@pytest.mark.long
 def test_an_incident_stays_with_its_begin_end_and_messages_when_a_redrive_has_ended_it(
     visitor: Visitor, queue: Queue
 ) -> None:
@@ -147,11 +148,11 @@ def test_a_token_of_some_topics_sees_and_silences_only_those(site: Site, queue: 
     assert httpx.post(f"{site.url}/alerts/replay", headers=headers, data={"sink": "ops"}).status_code == 403
 
 
-@pytest.mark.parametrize("given", [{"for": "forever"}, {"for": "40d"}, {"for": ""}, {"for": "1h", "fingerprint": "\0"}])
-def test_a_silence_that_cannot_be_is_refused(site: Site, queue: Queue, given: dict[str, str]) -> None:
-    answer = httpx.post(f"{site.url}/alerts/silence", data={"topic": "mail"} | given, headers=HTML)
+def test_a_silence_that_cannot_be_is_refused(site: Site, queue: Queue) -> None:
+    for given in ({"for": "forever"}, {"for": "40d"}, {"for": ""}, {"for": "1h", "fingerprint": "\0"}):
+        answer = httpx.post(f"{site.url}/alerts/silence", data={"topic": "mail"} | given, headers=HTML)
 
-    assert answer.status_code == 422
+        assert answer.status_code == 422
     assert queue.value("SELECT count(*) FROM messages.silence") == 0
 
 

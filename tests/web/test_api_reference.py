@@ -115,12 +115,13 @@ def test_without_a_session_a_token_is_sent_and_not_kept(
     expect(page.get_by_label("Token for the requests of this page")).to_have_value("")
 
 
-# The second shows all that the first one does, and an operation that is open.
-@pytest.mark.parametrize("path", [pytest.param("/v1/docs", marks=pytest.mark.long), "/v1/docs#publish_message"])
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["/v1/docs", "/v1/docs#publish_message"])
 def test_it_is_accessible_wide_and_narrow_light_and_dark(visitor: Visitor, queue: Queue, path: str) -> None:
     assert complaints(visitor, path) == []
 
 
+@pytest.mark.long
 def test_it_fits_a_narrow_screen(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/v1/docs", size=NARROW)
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")

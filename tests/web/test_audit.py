@@ -53,6 +53,7 @@ def test_filters_narrow_the_log_even_to_one_of_many_messages(visitor: Visitor, q
     expect(visitor.open("/audit?actor=unknown").locator(".empty")).to_contain_text("No action matches")
 
 
+@pytest.mark.long
 def test_an_action_is_found_by_its_name_as_it_is_shown(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
     page = visitor.open("/audit")
@@ -106,6 +107,7 @@ def test_the_pages_are_accessible(visitor: Visitor, queue: Queue) -> None:
     assert complaints(visitor, "/audit") + complaints(visitor, "/doctor") == []
 
 
+@pytest.mark.long
 def test_a_new_action_appears_by_itself_on_a_page_of_a_chosen_size(visitor: Visitor, queue: Queue) -> None:
     for _ in range(26):
         queue.call("cancel", [queue.publish()])

@@ -88,11 +88,7 @@ def test_the_theme_follows_the_system_until_the_user_chooses_one(visitor: Visito
 
 def test_a_narrow_screen_folds_the_navigation_and_never_scrolls_sideways(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
-    queue.schedule(
-        "a-rather-long-name-of-a-schedule-of-some-user",
-        "0 3 * * *",
-        topic="a.rather.long.name.of.a.topic.of.some.user",
-    )
+    queue.schedule("a-rather-long-name-of-a-schedule-of-some-user", topic="a.rather.long.name.of.a.topic.of.some.user")
     page = visitor.open("/", size=NARROW)
     expect(page.locator("#pages")).to_be_hidden()
     level = page.locator("#problem-count [data-count]").get_attribute("data-level")
@@ -139,8 +135,8 @@ def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Q
     assert page.evaluate("window.moved") < 0.02
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_no_word_of_a_table_is_broken(visitor: Visitor, queue: Queue, size: dict[str, int]) -> None:
+@pytest.mark.long
+def test_no_word_of_a_table_is_broken(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     queue.policy("payment.capture", max_attempts=3)
     queue.call("pause", "payment.capture", "the provider is down, and it says that this will last for some hours")
@@ -148,14 +144,16 @@ def test_no_word_of_a_table_is_broken(visitor: Visitor, queue: Queue, size: dict
     queue.call("drain_worker", "w-1")
     queue.publish("orphan", wait="-10 minutes")
     queue.call("update_conditions")
-    page = visitor.open("/", size=size)
+    page = visitor.open("/")
 
     found = {}
     for path in ("/", "/topics", "/audit", "/workers", "/dead", "/schedules", "/messages", "/alerts?show=all"):
         page.goto(path)
-        found[path] = broken_words(page)
+        for size in (WIDE, NARROW):
+            page.set_viewport_size(size)
+            found[path, size["width"]] = broken_words(page)
 
-    assert {path: words for path, words in found.items() if words} == {}
+    assert {shown: words for shown, words in found.items() if words} == {}
 
 
 @pytest.mark.long
@@ -239,17 +237,21 @@ def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor:
     )
 
 
+# Each further page is checked by a test in the file about it.
 @pytest.mark.parametrize(
-    "path",
-    # Each further page is checked by a test in the file about it.
-    [*PAGES, "/messages", "/messages/1", "/alerts", "/archive", "/doctor", "/tokens", "/topics/nothing"],
+    "paths",
+    [
+        ["/", "/topics/mail", "/schedules/nightly", "/workers", "/messages", "/messages/1"],
+        pytest.param(["/topics", "/topics/*", "/topics/nothing", "/schedules"], marks=pytest.mark.long),
+        pytest.param(["/alerts", "/archive", "/doctor", "/tokens"], marks=pytest.mark.long),
+    ],
 )
-def test_axe_finds_nothing_in_light_and_dark_mode(visitor: Visitor, queue: Queue, path: str) -> None:
+def test_axe_finds_nothing_in_light_and_dark_mode(visitor: Visitor, queue: Queue, paths: list[str]) -> None:
     sample_data.busy(queue)
     queue.call("pause", "orders.created", "the relay is down")
     visitor.expected = ["404"]
 
-    assert complaints(visitor, path) == []
+    assert [each for path in paths for each in complaints(visitor, path)] == []
 
 
 def test_durations_are_formatted_alike_by_browser_and_server(visitor: Visitor) -> None:

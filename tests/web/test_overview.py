@@ -146,11 +146,14 @@ def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(sho
         own.stop()
 
 
+def condition(queue: Queue, kind: str, topic: str = "", what: str = "it is so", fix: str = "") -> None:
+    """Report a problem."""
+    statement = "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES (%s, %s, now(), %s, %s)"
+    queue.conn.execute(statement, [kind, topic, what, fix])
+
+
 def test_a_problem_of_an_unknown_kind_is_shown_with_its_fix(visitor: Visitor, queue: Queue) -> None:
-    queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
-        "VALUES ('new_kind', 'mail', now(), 'topic mail waits for an hour', 'run `pgrouse fix mail`')"
-    )
+    condition(queue, "new_kind", "mail", "topic mail waits for an hour", "run `pgrouse fix mail`")
 
     page = visitor.open("/")
 
@@ -175,26 +178,27 @@ def wrong(queue: Queue) -> None:
     queue.call("update_conditions")
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_problems_come_first_and_are_counted_in_navigation_and_title(
-    visitor: Visitor, queue: Queue, size: dict[str, int]
-) -> None:
+def test_problems_come_first_and_are_counted_in_navigation_and_title(visitor: Visitor, queue: Queue) -> None:
     wrong(queue)
 
-    page = visitor.open("/", size=size)
+    page = visitor.open("/")
 
     strip = page.locator("#problems")
     expect(strip.locator("h2")).to_have_text("3 problems")
     expect(strip.locator("li .badge")).to_have_text(["no worker", "breaker open", "many dead"])
     assert "`" not in strip.inner_text()
-    expect(strip).to_be_in_viewport()
-    top = page.evaluate("id => document.getElementById(id).getBoundingClientRect().top", "problems")
-    assert top < page.evaluate("document.getElementById('figures').getBoundingClientRect().top")
     expect(page).to_have_title("(3) Overview · pgrouse")
     expect(page.locator("#problem-count")).to_contain_text("3")
-    if size == NARROW:
-        assert page.evaluate("getComputedStyle(document.getElementById('menu'), '::after').content") == '"3"'
-    assert overflow(page) == 0
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        expect(strip).to_be_in_viewport()
+        problems, figures = (
+            page.evaluate("id => document.getElementById(id).getBoundingClientRect().top", each)
+            for each in ("problems", "figures")
+        )
+        assert problems < figures
+        assert overflow(page) == 0
+    assert page.evaluate("getComputedStyle(document.getElementById('menu'), '::after').content") == '"3"'
 
 
 @pytest.mark.long
@@ -219,11 +223,7 @@ def test_each_button_of_a_problem_leads_to_a_page(site: Site, queue: Queue) -> N
     queue.publish("a")
     for kind in (*KINDS, "unknown"):
         for topic in ("", "a&b?c/d") if kind == "unknown" else ("a",):
-            queue.conn.execute(
-                "INSERT INTO messages.condition (kind, topic, since, what, fix) "
-                "VALUES (%s, %s, now(), 'it is so', 'do this')",
-                [kind, topic],
-            )
+            condition(queue, kind, topic, fix="do this")
 
     shown = httpx.get(site.url).text
     strip = shown[shown.index('id="problems"') : shown.index('id="figures"')]
@@ -236,10 +236,7 @@ def test_each_button_of_a_problem_leads_to_a_page(site: Site, queue: Queue) -> N
 
 
 def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queue: Queue) -> None:
-    queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
-        "VALUES ('cron_late', '', now(), 'pg_cron is late', '')"
-    )
+    condition(queue, "cron_late")
     page = visitor.open("/")
 
     page.get_by_role("button", name="Run the maintenance").click()
@@ -250,10 +247,7 @@ def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queu
 
 def test_an_action_is_answered_though_its_button_is_gone_by_then(visitor: Visitor, queue: Queue) -> None:
     """What the action changes may reach the page before the answer does: as a live update, which removes the button."""
-    queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
-        "VALUES ('cron_late', '', now(), 'pg_cron is late', '')"
-    )
+    condition(queue, "cron_late")
     page, answered = visitor.open("/"), []
     page.route("**/maintenance", lambda route: answered.append((route, route.fetch())))
 
@@ -300,10 +294,7 @@ def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, q
 
 def test_a_token_of_some_topics_counts_only_their_problems(site: Site, queue: Queue, as_token: Any) -> None:
     wrong(queue)
-    queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) "
-        "VALUES ('snapshot_held', '', now(), 'a secret name', '')"
-    )
+    condition(queue, "snapshot_held", what="a secret name")
 
     shown = httpx.get(site.url, headers=as_token("viewer", topics=("mail*",))).text
 

@@ -96,6 +96,7 @@ def test_the_order_of_channels_is_shown_as_a_limit(visitor: Visitor, queue: Queu
     expect(page.locator("#limits")).not_to_contain_text("None:")
 
 
+@pytest.mark.long
 def test_the_button_to_pause_is_in_sight_and_becomes_one_to_resume(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")

@@ -92,6 +92,7 @@ def test_many_topics_are_shown_up_to_a_limit_even_on_a_narrow_screen(visitor: Vi
     assert overflow(page) == 0
 
 
+@pytest.mark.long
 def test_a_row_keeps_its_height_when_its_line_appears(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")

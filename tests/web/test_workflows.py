@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -70,6 +71,7 @@ def test_a_dead_message_holds_it_until_it_is_redriven_or_all_is_cancelled(visito
     assert queue.value("SELECT result FROM messages.message_archive WHERE id = %s", [ship]) == "cancelled"
 
 
+@pytest.mark.long
 def test_ten_thousand_messages_are_grouped_by_topic_and_listed_page_by_page(visitor: Visitor, queue: Queue) -> None:
     pages = queue.publish_many(9_000, "page.count")
     book = queue.send(topic="book.count", after=pages).id
@@ -99,6 +101,7 @@ def test_a_token_for_some_topics_sees_and_cancels_only_their_messages(
     assert [row.id for row in queue.rows("SELECT id FROM messages.message ORDER BY id")] == [check, pack, ship]
 
 
+@pytest.mark.long
 def test_the_pages_are_accessible(visitor: Visitor, queue: Queue) -> None:
     check, *_ = publish_order(queue)
 
