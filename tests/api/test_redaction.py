@@ -114,7 +114,8 @@ def test_what_is_hidden_is_shown_nowhere(open_site: Open, ids: dict[str, int], s
     }
     assert expected - shown == set()
 
-    assert places(open_site("replace", "viewer", "operator"), ids) == set()
+    client = open_site("replace", "viewer", "operator")
+    assert {path for path in shown if SECRET in read(client, path)} == set()
 
 
 @pytest.mark.parametrize("redact", ["fail", "return_no_json", "return_nothing"])
@@ -122,8 +123,10 @@ def test_a_function_that_fails_shows_nothing(
     open_site: Open, ids: dict[str, int], shown: set[str], redact: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     client = open_site(redact, "viewer", "operator")
+    # The others take the same way as one that raises: a list and a message are enough.
+    looked_at = shown if redact == "fail" else {"/messages", "/v1/schedules", f"/messages/{ids['waiting']}"}
 
-    assert {path for path in shown if SECRET in read(client, path)} == set()
+    assert {path for path in looked_at if SECRET in read(client, path)} == set()
 
     assert "hidden: see web.redact" in client.get(f"/messages/{ids['waiting']}").text
     printed = "".join(capfd.readouterr())

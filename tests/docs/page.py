@@ -57,11 +57,15 @@ class Page:
             lines[block.line - 1 : block.end] = [""] * (block.end - block.line + 1)
         return "\n".join(lines)
 
-    def headings(self) -> Iterator[tuple[int, str]]:
-        """Yield the line number and the text of each heading, without its code marks."""
-        for number, line in enumerate(self.prose.split("\n"), 1):
-            if found := re.fullmatch(r"#{1,6} (.+?)\s*", line):
-                yield number, found[1].replace("`", "")
+    def headings(self) -> list[tuple[int, str]]:
+        """Return the line number and the text of each heading, without its code marks."""
+        return self._headings
+
+    @cached_property
+    def _headings(self) -> list[tuple[int, str]]:
+        lines = enumerate(self.prose.split("\n"), 1)
+        found = [(number, re.fullmatch(r"#{1,6} (.+?)\s*", line)) for number, line in lines if line.startswith("#")]
+        return [(number, heading[1].replace("`", "")) for number, heading in found if heading]
 
     def anchors(self) -> set[str]:
         """Return the possible targets of links into the page, as GitHub makes them from the headings."""

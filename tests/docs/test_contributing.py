@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from tests.docs.page import ROOT, Page
 
@@ -64,6 +65,7 @@ def _paths() -> list[str]:
     return paths
 
 
+@cache
 def _files() -> list[str]:
     """Return the files of the checkout, without what commands make."""
     folders = [

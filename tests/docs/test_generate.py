@@ -37,54 +37,31 @@ def test_the_head_of_every_granted_function_has_all_parts() -> None:
     assert contracts.problems() == []
 
 
-def test_a_complete_head_has_no_problems() -> None:
-    assert list(contracts.contract("count_of", HEAD + BODY).problems()) == []
+def without(part: str) -> str:
+    """Return the head without one of its parts."""
+    return "".join(line for line in HEAD.splitlines(keepends=True) if not line.startswith(f"-- {part}: "))
 
 
-@pytest.mark.parametrize("part", ["Errors", "Locks", "Called by"])
-def test_a_part_that_is_missing_or_empty_is_named(part: str) -> None:
-    lines = [line for line in HEAD.splitlines(keepends=True) if not line.startswith(f"-- {part}: ")]
-
-    for head in ("".join(lines), f"{''.join(lines)}-- {part}: \n"):
-        assert f"has no part `{part}:`" in list(contracts.contract("count_of", head + BODY).problems())
+COUNTS = HEAD.replace("Returns how many", "Counts what")
 
 
-def test_the_result_is_a_part_unless_the_first_sentence_returns_it_or_there_is_none() -> None:
-    head = HEAD.replace("Returns how many", "Counts what")
-
-    assert list(contracts.contract("count_of", head + BODY).problems()) == ["has no part `Result:`"]
-    assert list(contracts.contract("count_of", head + BODY.replace("bigint", "void")).problems()) == []
-
-
-def test_an_error_that_a_function_raises_and_does_not_name_is_named() -> None:
-    head = HEAD.replace("22023 for a topic that has no name", "none")
-
-    assert list(contracts.contract("count_of", head + BODY).problems()) == ["does not name the error 22023"]
-
-
-def test_a_head_begins_with_what_the_function_does() -> None:
-    head = HEAD.partition("--\n")[2]
-
-    for each in (head, ""):
-        problems = list(contracts.contract("count_of", each + BODY).problems())
-        assert "does not begin with what the function does" in problems
-
-
-def test_a_section_has_the_parts_for_callers_and_links_to_the_sections_of_others() -> None:
-    written = contracts.section(contracts.contract("count_of", HEAD + BODY), ["operator"], {"count_of", "topic"})
-
-    assert (
-        written
-        == """```sql
-messages.count_of(p_topic text)
-RETURNS bigint
-```
-
-Returns how many a topic has.
-
-- **Arguments.** `p_topic`: which one. **Errors.** 22023 for a topic that has no name. **Rights.** `operator`.
-"""
-    )
+@pytest.mark.parametrize(
+    ("source", "problems"),
+    [
+        (HEAD + BODY, []),
+        *((without(part) + BODY, [f"has no part `{part}:`"]) for part in ("Locks", "Called by")),
+        (without("Locks") + "-- Locks: \n" + BODY, ["has no part `Locks:`"]),
+        (COUNTS + BODY, ["has no part `Result:`"]),
+        (COUNTS + BODY.replace("bigint", "void"), []),
+        (HEAD.replace("22023 for a topic that has no name", "none") + BODY, ["does not name the error 22023"]),
+        (
+            HEAD.partition("--\n")[2] + BODY,
+            ["does not begin with what the function does", "has no part `Result:`"],
+        ),
+    ],
+)
+def test_a_head_that_lacks_a_part_or_an_error_is_named(source: str, problems: list[str]) -> None:
+    assert list(contracts.contract("count_of", source).problems()) == problems
 
 
 def test_what_is_below_a_heading_of_its_own_is_written_by_hand() -> None:
@@ -94,26 +71,6 @@ def test_what_is_below_a_heading_of_its_own_is_written_by_hand() -> None:
 
     assert by_hand in stale != page
     assert contracts.written(stale) == page
-
-
-def test_the_row_of_an_option_says_what_its_help_says() -> None:
-    @click.command()
-    @click.option("-t", "--topic", multiple=True, required=True, help="Only these, as in worker.topics.")
-    @click.option(
-        "--state", type=click.Choice(["ready", "dead"]), default="ready", show_default=True, help="Only this."
-    )
-    @click.option("--limit", type=click.IntRange(1, 9), help="At most this many. [default: 5]")
-    @click.option("--all", is_flag=True, help="Without --limit.")
-    @click.option("--json", is_flag=True)
-    def command() -> None:
-        pass
-
-    assert list(command_line.rows(command)) == [
-        "| `-t TOPIC`, `--topic TOPIC` | Only these, as in `worker.topics`. May be given several times. Required. |",
-        r"| `--state ready\|dead` | Only this. Default: `ready`. |",
-        "| `--limit N` | At most this many. Default: `5`. From 1 to 9. |",
-        "| `--all` | Without `--limit`. |",
-    ]
 
 
 def test_a_command_without_a_section_is_named() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cache
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -87,4 +89,9 @@ def _leads_somewhere(page: Page, target: str) -> bool:
     file = (page.path.parent / path).resolve() if path else page.path
     if not file.is_relative_to(ROOT) or not file.exists():
         return False
-    return not anchor or anchor in Page(file).anchors()
+    return not anchor or anchor in _anchors(file)
+
+
+@cache
+def _anchors(file: Path) -> set[str]:
+    return Page(file).anchors()
