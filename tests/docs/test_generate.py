@@ -50,6 +50,7 @@ COUNTS = HEAD.replace("Returns how many", "Counts what")
     [
         (HEAD + BODY, []),
         *((without(part) + BODY, [f"has no part `{part}:`"]) for part in ("Locks", "Called by")),
+        (without("Errors") + BODY, ["has no part `Errors:`", "does not name the error 22023"]),
         (without("Locks") + "-- Locks: \n" + BODY, ["has no part `Locks:`"]),
         (COUNTS + BODY, ["has no part `Result:`"]),
         (COUNTS + BODY.replace("bigint", "void"), []),

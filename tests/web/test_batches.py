@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -42,6 +43,7 @@ def test_a_batch_shows_how_far_it_is_and_is_closed_redriven_and_cancelled(visito
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Batch {batch}: import")
 
 
+@pytest.mark.long
 def test_batches_are_filtered_and_paged(visitor: Visitor, queue: Queue) -> None:
     done = queue.call("create_batch", "done")
     queue.call("close_batch", done)

@@ -144,6 +144,7 @@ def test_a_message_that_waits_for_an_event_is_signalled_by_a_button(visitor: Vis
     assert (event.name, event.payload) == ("approved", '{"by": "anna"}')
 
 
+@pytest.mark.long
 def test_the_page_of_a_signed_url_signals_by_its_button(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish()
     queue.settle("wait_for_event", queue.claim(), ["approved"], [1], ["7 days"])

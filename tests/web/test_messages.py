@@ -671,6 +671,7 @@ def test_a_batch_that_fails_is_reported_and_can_be_repeated(visitor: Visitor, qu
     assert queue.ids() == []
 
 
+@pytest.mark.long
 def test_the_page_works_without_a_script(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(700)
 

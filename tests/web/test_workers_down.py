@@ -73,6 +73,7 @@ def test_when_all_daemons_are_killed_while_messages_are_published_it_is_the_firs
     expect(page).to_have_title("Overview · pgrouse")
 
 
+@pytest.mark.long
 def test_every_page_says_it_in_its_title_and_navigation(visitor: Visitor, queue: Queue) -> None:
     queue.call("register_worker", "worker-1", "host", 1, "1.0", ["t"], 1)
     let_time_pass(queue)
@@ -104,6 +105,7 @@ def test_the_overview_says_who_ran_the_maintenance(visitor: Visitor, queue: Queu
     expect(page.locator("#state")).to_contain_text("by a web server")
 
 
+@pytest.mark.long
 def test_alerts_topic_and_doctor_say_it_in_full_once_and_what_to_do(visitor: Visitor, queue: Queue) -> None:
     for name in NAMES:
         queue.call("register_worker", name, "host", 1, "1.0", ["job"], 1)

@@ -47,6 +47,7 @@ def test_a_workflow_is_shown_whole_from_its_beginning_to_its_end(visitor: Visito
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Workflow {check}")
 
 
+@pytest.mark.long
 def test_a_dead_message_holds_it_until_it_is_redriven_or_all_is_cancelled(visitor: Visitor, queue: Queue) -> None:
     _, bill, _, ship = publish_order(queue)
     queue.settle("complete", queue.claim("order.check"))
