@@ -63,21 +63,14 @@ def test_a_repeated_signal_with_a_number_counts_once(http: httpx.Client, queue: 
     assert events(queue, "e.once") == ["null"]
 
 
-def test_a_key_finds_its_message(http: httpx.Client, queue: Queue) -> None:
+def test_a_key_finds_its_message_until_it_has_ended(http: httpx.Client, queue: Queue) -> None:
     published = wait(queue, "e.key", key="k/ä")
 
     assert http.post("/v1/topics/e.key/signal", json={"key": "k/ä", "name": "ok"}).json() == {"id": published}
-    answer = http.post("/v1/topics/e.key/signal", json={"key": "other", "name": "ok"})
-    assert (answer.status_code, code(answer)) == (404, "not_found")
-
-
-def test_what_has_ended_is_not_found(http: httpx.Client, queue: Queue) -> None:
-    published = wait(queue, "e.ended")
+    assert code(http.post("/v1/topics/e.key/signal", json={"key": "other", "name": "ok"})) == "not_found"
     queue.call("cancel", [published])
-
-    answer = http.post(f"/v1/messages/{published}/signal", json={"name": "ok"})
-
-    assert (answer.status_code, code(answer)) == (404, "not_found")
+    ended = http.post(f"/v1/messages/{published}/signal", json={"name": "ok"})
+    assert (ended.status_code, code(ended)) == (404, "not_found")
 
 
 @pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": "a\nb"}, {"name": "n" * 181}, {"name": "ok", "number": 0}])

@@ -158,13 +158,6 @@ def test_openmetrics_is_served_on_request(http: httpx.Client) -> None:
     assert answer.text.endswith("# EOF\n")
 
 
-def test_a_request_without_a_token_gets_no_metrics(site: Site, all_roles: str) -> None:
-    with site.client() as anonymous:
-        assert anonymous.get("/metrics").status_code == 401
-    with site.client(site.token("publisher")) as publisher:
-        assert publisher.get("/metrics").status_code == 403
-
-
 def test_a_token_of_some_topics_gets_only_their_metrics(site: Site, queue: Queue) -> None:
     for topic in ("shop.orders", "bank.orders"):
         queue.publish(topic)

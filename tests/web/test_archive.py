@@ -77,16 +77,14 @@ def test_an_export_that_holds_the_archive_is_deleted_after_a_confirmation(
     assert queue.value("SELECT actor FROM messages.audit WHERE action = 'delete_export'") == "local"
 
 
-def test_messages_of_no_day_are_shown(visitor: Visitor, queue: Queue) -> None:
+def test_messages_of_no_day_and_an_export_that_is_up_to_date_are_shown(visitor: Visitor, queue: Queue) -> None:
     die_ago(queue, "3650 days")
-
-    expect(visitor.open("/archive").get_by_role("region", name="Days")).to_contain_text("of no day")
-
-
-def test_an_export_that_has_read_everything_is_up_to_date(visitor: Visitor, queue: Queue) -> None:
     export(queue, upto=die(queue))
 
-    expect(visitor.open("/archive").locator("#exports tbody .badge")).to_have_text("up to date")
+    page = visitor.open("/archive")
+
+    expect(page.get_by_role("region", name="Days")).to_contain_text("of no day")
+    expect(page.locator("#exports tbody .badge")).to_have_text("up to date")
 
 
 def test_the_archive_is_for_tokens_of_all_topics_and_exports_are_deleted_by_operators(

@@ -91,15 +91,6 @@ def test_a_worker_shows_how_many_messages_of_a_topic_it_may_run(visitor: Visitor
     expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("mail at most 4 at once")
 
 
-def test_a_worker_over_http_has_no_button_to_scale_it(visitor: Visitor, queue: Queue) -> None:
-    queue.call("touch_http_worker", "http:t/w", "host", ["mail"], 10)
-
-    page = visitor.open("/workers")
-
-    expect(page.get_by_role("button", name="Drain http:t/w")).to_be_visible()
-    expect(page.get_by_role("link", name="Scale")).to_have_count(0)
-
-
 @pytest.mark.long
 def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_asleep(
     visitor: Visitor, queue: Queue
@@ -119,12 +110,16 @@ def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_aslee
     expect(worker).not_to_contain_text("asleep")
 
 
-def test_a_job_on_spark_has_no_button_that_it_would_not_obey(visitor: Visitor, queue: Queue) -> None:
+def test_a_job_on_spark_and_a_worker_over_http_have_no_button_that_they_would_not_obey(
+    visitor: Visitor, queue: Queue
+) -> None:
+    queue.call("touch_http_worker", "http:t/w", "host", ["mail"], 10)
     queue.call("register_worker", "spark-1", "host", 1, "0", ["mail"], 1000)
     queue.call("touch_worker", "spark-1", '{"engine": "spark", "in_flight": 0}')
 
     page = visitor.open("/workers")
 
     expect(page.get_by_role("region", name="spark-1", exact=True)).to_contain_text("working")
-    expect(page.get_by_role("button", name="Drain")).to_have_count(0)
+    expect(page.get_by_role("button", name="Drain http:t/w")).to_be_visible()
+    expect(page.get_by_role("button", name="Drain")).to_have_count(1)
     expect(page.get_by_role("link", name="Scale")).to_have_count(0)
