@@ -83,7 +83,9 @@ class LakeBatch(DataSourceReader):
             )
         log = pa.table(lake.table.get_add_actions())
         size_of = dict(zip(log["path"].to_pylist(), log["size_bytes"].to_pylist(), strict=True))
-        return [LakeFiles(part, lake.schema) for part in _shared_out(rows.get_fragments(), size_of)]
+        # For no partition Spark would make one of its own, without files.
+        parts = [*_shared_out(rows.get_fragments(), size_of)] or [[]]
+        return [LakeFiles(part, lake.schema) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of a task, on an executor. A column that a file lacks is NULL."""
