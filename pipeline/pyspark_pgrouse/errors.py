@@ -99,8 +99,3 @@ def pgrouse_error(text: str) -> PgrouseError | None:
     if program := NO_PYTHON.search(text):
         return ConfigError(f"Spark's executors have no Python {program[1]}: {INSTALL_HINT}")
     return None
-
-
-def error_from_spark(error: Exception) -> Exception:
-    """Return the pgrouse error that made Spark fail; the given error if there was none."""
-    return pgrouse_error(str(error)) or error

@@ -225,9 +225,14 @@ def _check_known(given: Iterable[str], known: Iterable[str], others: Iterable[st
             continue
         if name in elsewhere:
             raise ConfigError(f"option {elsewhere[name]} {why}; known here: {', '.join(shown.values())}")
-        near = difflib.get_close_matches(name, shown, 1)
-        hint = f"did you mean {shown[near[0]]}? " if near else ""
-        raise ConfigError(f"no option {name}: {hint}Known: {', '.join(shown.values())}")
+        raise ConfigError(f"no option {name}: {hint(name, shown.values())}")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return what may be meant by an unknown name: the nearest known one, if one is near, and all of them."""
+    shown = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), shown, 1)
+    return "".join(f"did you mean {shown[each]}? " for each in near) + f"Known: {', '.join(shown.values())}"
 
 
 def _replica(given: dict[str, str]) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.options import ALL_COLUMNS, BINARY, INFER, JSON, SCHEMA, Mode, Options
+from pyspark_pgrouse.options import ALL_COLUMNS, BINARY, INFER, JSON, SCHEMA, Mode, Options, hint
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -160,9 +159,7 @@ def _payload_columns(options: Options) -> set[str]:
 def _named(name: str, known: dict[str, SourceColumn], options: Options) -> SourceColumn:
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise ConfigError(f"no column {name} in mode {options.mode}: {hint}Known: {', '.join(known)}")
+    raise ConfigError(f"no column {name} in mode {options.mode}: {hint(name, known)}")
 
 
 def _bytes(column: SourceColumn) -> SourceColumn:

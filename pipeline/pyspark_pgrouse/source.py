@@ -67,16 +67,12 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of `spark.readStream`."""
-        try:
-            return self._stream_reader(schema)
-        except PgrouseError as error:
-            return RefusedStream(error)
-
-    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        options = Options.parse(self.options, Operation.STREAM)
         from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415 - slow to import: for this only
 
-        return ArchiveStream(options, schema)
+        try:
+            return ArchiveStream(Options.parse(self.options, Operation.STREAM), schema)
+        except PgrouseError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of `df.write`."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 # A day has been over for this long if the next day began at least this long ago.
 OLDEST_DAY = "SELECT ((pg_catalog.clock_timestamp() - %s::interval) AT TIME ZONE 'UTC')::date"
+FIXED = "Set by the first export; it cannot be changed later."
 MAINTENANCE_DONE = {"deleted_files": "deleted {} of old days", "merged_files": "merged {}"}
 
 
@@ -70,48 +71,24 @@ class Maintenance:
         return done
 
 
+def _fixed_names(option: str, meaning: str) -> Callable[..., Any]:
+    """Return an option with names, which the first export of a lake sets."""
+    return click.option(option, metavar="A,B", type=NAMES, default=(), help=f"{meaning} {FIXED}")
+
+
 @click.command(cls=Command)
 @click.argument("lake", required=False)
 @click.option("--name", default="default", show_default=True, help="The name of the export; each lake has its own.")
-@click.option(
-    "--topics",
-    metavar="A,B",
-    type=NAMES,
-    default=(),
-    help="Only these topics, separated by commas. Set by the first export; it cannot be changed later.",
-)
-@click.option(
-    "--since",
-    type=TIMESTAMP,
-    help="Only messages that ended at or after this time. Set by the first export; it cannot be changed later.",
-)
-@click.option(
-    "--columns",
-    metavar="A,B",
-    type=NAMES,
-    default=(),
-    help="Only these columns, in addition to id, topic, archived_at and archive_xid. Set by the first export; "
-    "it cannot be changed later.",
-)
-@click.option(
-    "--exclude",
-    metavar="A,B",
-    type=NAMES,
-    default=(),
-    help="Not these columns, as payload,body. Set by the first export; it cannot be changed later.",
-)
-@click.option(
-    "--mask",
-    metavar="A,B",
-    type=NAMES,
-    default=(),
-    help="Of these columns only the SHA-256 of their values. Set by the first export; it cannot be changed later.",
-)
+@_fixed_names("--topics", "Only these topics, separated by commas.")
+@click.option("--since", type=TIMESTAMP, help=f"Only messages that ended at or after this time. {FIXED}")
+@_fixed_names("--columns", "Only these columns, in addition to id, topic, archived_at and archive_xid.")
+@_fixed_names("--exclude", "Not these columns, as payload,body.")
+@_fixed_names("--mask", "Of these columns only the SHA-256 of their values.")
 @click.option(
     "--partition-by",
     type=click.Choice([",".join(each) for each in PARTITIONINGS]),
     help="How the files are divided: date,topic for queries of one topic; date, with rows sorted by topic, for many "
-    "topics. Default: date,topic up to 20 topics. Set by the first export; it cannot be changed later.",
+    f"topics. Default: date,topic up to 20 topics. {FIXED}",
 )
 @click.option(
     "--batch-rows",

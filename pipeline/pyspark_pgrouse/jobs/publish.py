@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
-from pyspark.errors import PySparkException
 
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pgrouse.format import plural
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.table import Column
 from pyspark_pgrouse.connection import connect
-from pyspark_pgrouse.errors import error_from_spark
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
@@ -122,10 +120,7 @@ def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_
         "maxRejected": max_rejected,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    try:
-        rows.write.format("pgrouse").options(**given).mode("append").save()
-    except PySparkException as error:
-        raise error_from_spark(error) from None
+    rows.write.format("pgrouse").options(**given).mode("append").save()
     done = job_result(dsn, job)
     if done is None:
         raise PgrouseError(f"job {job} was not published")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
 from pgrouse.client.calls import dead
@@ -19,7 +19,6 @@ from pgrouse.format import plural, show_ago
 from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.table import Column
-from pyspark_pgrouse.errors import error_from_spark
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
@@ -86,20 +85,9 @@ def redrive(
         found = None if lake is None else _own_lake(conn, lake)
         spark = scope.enter_context(spark_session("redrive", master, conf))
         chosen = _chosen(_dead(spark, found, dsn_of(session.config.database), where), where, limit)
-        with _translated_spark_errors():
-            return (
-                _preview(session, chosen)
-                if dry_run
-                else _put_back(session, conn, chosen, RateSpreader(rate, delay), force=force)
-            )
-
-
-@contextmanager
-def _translated_spark_errors() -> Iterator[None]:
-    try:
-        yield
-    except PySparkException as error:
-        raise error_from_spark(error) from None
+        if dry_run:
+            return _preview(session, chosen)
+        return _put_back(session, conn, chosen, RateSpreader(rate, delay), force=force)
 
 
 def _own_lake(conn: psycopg.Connection, url: str) -> Lake:

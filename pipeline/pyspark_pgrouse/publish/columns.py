@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from pgrouse.config.own_policy import read_own_policy
 from pgrouse.errors import ConfigError
 from pgrouse.publishing.new_message import TOPIC
 from pgrouse.publishing.publish_statement import NO_COLUMNS
+from pyspark_pgrouse.options import hint
 from pyspark_pgrouse.publish.json_text import as_json
 
 if TYPE_CHECKING:
@@ -78,11 +78,7 @@ def _check_type(name: str, type_: str) -> None:
             "pgrouse.publish_many, or drop the column"
         )
     if name not in TYPES:
-        near = difflib.get_close_matches(name, KNOWN, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigError(
-            f"no column {name} of a message: {hint}Known: {', '.join(KNOWN)}. Drop it, or put it into payload"
-        )
+        raise ConfigError(f"no column {name} of a message: {hint(name, KNOWN)}. Drop it, or put it into payload")
     if name == "payload" and type_ == "binary":
         raise ConfigError("column payload is binary: bytes are published in a column body, JSON as a string")
     if type_ == "timestamp_ntz":
