@@ -57,7 +57,7 @@ def killed(*_: Any) -> None:
 
 
 def exported(
-    database: Database, url: str, run: Any = one_by_one, partitions: int = 3, **wanted: Any
+    database: Database, url: str, run: Any = one_by_one, partitions: int = 1, **wanted: Any
 ) -> list[ExportCommit]:
     """Export all rows, in batches of 100 unless set otherwise."""
     asked = ExportOptions(**{"batch_rows": 100} | wanted)

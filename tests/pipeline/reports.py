@@ -81,11 +81,11 @@ def rich() -> str:
     return report(ordinary(TOPICS + tuple(f"other-{i}" for i in range(18))), DEPLOYED, SLOS)
 
 
-def ordinary(topics: Sequence[str], count: int = 6000) -> list[Message]:
+def ordinary(topics: Sequence[str], count: int = 3000) -> list[Message]:
     """The messages of a day and of the four weeks before it."""
     dice = random.Random(7)
     made = [_ordinary(dice, topics, k, UNTIL - timedelta(seconds=86400 * (k + 0.5) / count)) for k in range(count)]
-    made += [_ordinary(dice, topics, k, DAY.since - timedelta(days=27 * (k + 0.5) / 2000)) for k in range(2000)]
+    made += [_ordinary(dice, topics, k, DAY.since - timedelta(days=27 * (k + 0.5) / 1000)) for k in range(1000)]
     return made + [
         message(
             UNTIL - timedelta(hours=h),

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from pyspark_pgrouse.lake.lake import Lake
 from tests.pipeline.cluster import CONF, Cluster, java, standalone
+from tests.pipeline.lakes import rows
 from tests.pipeline.reading import PASSWORD
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-# One server is enough: the others are the same for a cluster.
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.long,
     pytest.mark.timeout(400),
-    pytest.mark.parametrize("server", ["15"], indirect=True, scope="module"),
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -70,34 +67,7 @@ JOBS = (
 )
 
 
-@dataclass(frozen=True)
-class Run:
-    """The result of one run of every job.
-
-    Attributes:
-        cluster: where they ran.
-        database: the database of the messages.
-        folder: where their files are: `lake` and `report`.
-        output: the output of each job, by its name.
-    """
-
-    cluster: Cluster
-    database: Database
-    folder: Path
-    output: dict[str, list[dict[str, Any]]]
-
-    @property
-    def queue(self) -> Queue:
-        return Queue(self.database.connect())
-
-
-@pytest.fixture(scope="module")
-def database(server: Postgres) -> Iterator[Database]:
-    with server.new_database(template=server.migrated) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def dsn(database: Database) -> Iterator[str]:
     """The connection string of a user with only the rights that the jobs need, and a password in it."""
     make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}").format(
@@ -109,19 +79,37 @@ def dsn(database: Database) -> Iterator[str]:
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(ROLE)))
 
 
-@pytest.fixture(scope="module")
-def run(database: Database, dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Messages pass through all jobs.
+def test_messages_pass_through_all_jobs_on_executors_without_setup(
+    queue: Queue, dsn: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """They are published, processed, exported and reported, and the dead ones redriven."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "orders.jsonl").write_text("".join(f'{{"total": {n}}}\n' for n in range(1, COUNT + 1)))
 
-    They are published, processed, exported and reported, and the dead ones redriven.
-    """
-    folder = tmp_path_factory.mktemp("jobs")
-    (folder / "shop.py").write_text(SHOP)
-    (folder / "orders.jsonl").write_text("".join(f'{{"total": {n}}}\n' for n in range(1, COUNT + 1)))
     with standalone(tmp_path_factory.mktemp("cluster")) as cluster:
-        output = {"publish": published(cluster, folder, dsn)} | worked(cluster, folder, dsn)
-        yield Run(cluster, database, folder, output)
-        database.disconnect()
+        output = {"publish": published(cluster, tmp_path, dsn)} | worked(cluster, tmp_path, dsn)
+
+    assert [(each["published"], each["rejected"]) for each in output["publish"]] == [(COUNT, 0)]
+    assert [each["messages"] for each in output["consume"]] == [200, 100]
+    ended = "SELECT id, result, payload::text, error FROM messages.message_archive ORDER BY id"
+    archived = [tuple(row) for row in queue.rows(ended)]
+    assert [row[1] for row in archived].count("rejected") == EXPENSIVE
+    assert {row[3] for row in archived if row[1] == "rejected"} == {"too expensive"}
+    assert [each["rows"] for each in output["export"]] == [COUNT]
+    assert rows(tmp_path / "lake", "id, result, payload, error") == archived
+    (report,) = output["report"]
+    counted = duckdb.execute("SELECT topic, ended, dead FROM read_parquet($f)", {"f": report["tables"]["failures"]})
+    assert counted.fetchall() == [("orders", COUNT, EXPENSIVE)]
+    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+    redriven = queue.rows("SELECT (payload->>'total')::int AS total FROM messages.message ORDER BY 1")
+    assert [row.total for row in redriven] == list(range(291, COUNT + 1))
+
+    # Each worker took part in each session, and no log has the password.
+    executors = cluster.executors()
+    sessions = {application for _, application in executors}
+    assert (len(sessions), len(executors)) == (2, 2 * cluster.workers)
+    assert "Launch" in cluster.logs()
+    assert PASSWORD not in cluster.logs()
 
 
 def published(cluster: Cluster, folder: Path, dsn: str) -> list[dict[str, Any]]:
@@ -129,19 +117,9 @@ def published(cluster: Cluster, folder: Path, dsn: str) -> list[dict[str, Any]]:
     variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
     where = {variables[name]: str(value) for name, value in conninfo_to_dict(dsn).items() if name in variables}
     given = [f"spark.executorEnv.{name}={value}" for name, value in where.items()]
-    command = [
-        sys.executable,
-        "-m",
-        "pgrouse",
-        "pipeline",
-        "publish",
-        "orders.jsonl",
-        "--row-as-payload",
-        "--topic",
-        "orders",
-    ]
+    command = ["-m", "pgrouse", "pipeline", "publish", "orders.jsonl", "--row-as-payload", "--topic", "orders"]
     options = ["--json", "--master", cluster.master, *(f"--conf={pair}" for pair in (*CONF, *given))]
-    return printed([*command, *options], folder, where)
+    return printed([sys.executable, *command, *options], folder, where)
 
 
 def worked(cluster: Cluster, folder: Path, dsn: str) -> dict[str, list[dict[str, Any]]]:
@@ -174,57 +152,3 @@ def printed(command: list[str], folder: Path, env: dict[str, str]) -> list[dict[
     assert done.returncode == 0, done.stdout + done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def test_publish_makes_a_message_of_every_line(run: Run) -> None:
-    assert [(each["published"], each["rejected"]) for each in run.output["publish"]] == [(COUNT, 0)]
-
-
-def test_consume_ends_every_message_with_the_outcome_of_the_function_on_the_executors(run: Run) -> None:
-    ended = run.queue.rows(
-        "SELECT result, error, count(*), min((payload->>'total')::int) FROM messages.message_archive "
-        "GROUP BY 1, 2 ORDER BY 1"
-    )
-
-    assert [each["messages"] for each in run.output["consume"]] == [200, 100]
-    assert [tuple(row) for row in ended] == [
-        ("rejected", "too expensive", EXPENSIVE, COUNT - EXPENSIVE + 1),
-        ("success", None, COUNT - EXPENSIVE, 1),
-    ]
-
-
-def test_export_writes_each_archived_row_to_the_lake_once(run: Run) -> None:
-    archived = run.queue.rows("SELECT id, result, payload::text FROM messages.message_archive ORDER BY id")
-    files = Lake.open(str(run.folder / "lake")).files()
-
-    there = duckdb.execute("SELECT id, result, payload FROM read_parquet($files) ORDER BY id", {"files": files})
-
-    assert [each["rows"] for each in run.output["export"]] == [COUNT]
-    assert there.fetchall() == [tuple(row) for row in archived]
-
-
-def test_report_counts_the_rows_of_the_lake(run: Run) -> None:
-    (report,) = run.output["report"]
-
-    counted = duckdb.execute(
-        "SELECT topic, ended, dead FROM read_parquet($path)", {"path": report["tables"]["failures"]}
-    ).fetchall()
-
-    assert counted == [("orders", COUNT, EXPENSIVE)]
-    assert (run.folder / "report" / "report.html").stat().st_size > 10_000
-
-
-def test_redrive_redrives_the_dead_messages_selected_in_the_lake(run: Run) -> None:
-    back = run.queue.rows("SELECT (payload->>'total')::int AS total FROM messages.message ORDER BY 1")
-
-    assert [row.total for row in back] == list(range(291, COUNT + 1))
-
-
-def test_every_worker_took_part_in_every_session_and_no_log_has_the_password(run: Run) -> None:
-    executors = run.cluster.executors()
-    sessions = {application for _, application in executors}
-
-    assert len(sessions) == 2
-    assert len(executors) == len(sessions) * run.cluster.workers
-    assert "Launch" in run.cluster.logs()
-    assert PASSWORD not in run.cluster.logs()

@@ -18,7 +18,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 CLIENT = Path(__file__).with_name("connect_client.py")
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -106,50 +106,49 @@ def test_a_job_whose_jvm_is_killed_reports_it_in_one_line_and_exits_with_75(
 # The Python of executors
 
 
-@pytest.mark.parametrize("module", ["pyspark_pgrouse", "pgrouse", "pyarrow", "psycopg", "adbc_driver_postgresql"])
-def test_an_executor_without_pgrouse_is_reported_in_one_line_with_what_to_install(module: str) -> None:
-    trace = f"""Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
+MISSING = "ModuleNotFoundError: No module named '{}'"
+FAILED = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
   File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2044, in read_command
-ModuleNotFoundError: No module named '{module}'
+{}
 
 \tat org.apache.spark.api.python.BasePythonRunner
 """
-
-    error = pgrouse_error(trace)
-
-    assert isinstance(error, ConfigError)
-    assert str(error) == (
-        f"the Python of Spark's executors has no module {module}: pip install 'pgrouse[spark]' there, "
-        "or name by PYSPARK_PYTHON the one that has it"
-    )
+INSTALL = "pip install 'pgrouse[spark]' there, or name by PYSPARK_PYTHON the one that has it"
 
 
-def test_a_missing_module_of_the_user_is_no_error_of_pgrouse() -> None:
-    assert pgrouse_error("ModuleNotFoundError: No module named 'pgrouse_shop'") is None
-    assert pgrouse_error("ModuleNotFoundError: No module named 'shop'") is None
-
-
-def test_executors_without_that_python_are_reported_in_one_line() -> None:
-    error = pgrouse_error('java.io.IOException: Cannot run program "/opt/venv/bin/python3.11": error=2, No such file')
+@pytest.mark.parametrize("module", ["pyspark_pgrouse", "pgrouse", "pyarrow", "psycopg", "adbc_driver_postgresql"])
+def test_an_executor_without_pgrouse_is_reported_in_one_line_with_what_to_install(module: str) -> None:
+    error = pgrouse_error(FAILED.format(MISSING.format(module)))
 
     assert isinstance(error, ConfigError)
-    assert str(error).startswith("Spark's executors have no Python /opt/venv/bin/python3.11: ")
+    assert str(error) == f"the Python of Spark's executors has no module {module}: {INSTALL}"
 
 
-def test_a_timeout_of_sparks_python_on_a_busy_machine_is_worth_a_retry() -> None:
-    error = pgrouse_error("org.apache.spark.SparkException: Python worker failed to connect back.")
+@pytest.mark.parametrize(
+    ("trace", "code", "said"),
+    [
+        (
+            'java.io.IOException: Cannot run program "/opt/venv/bin/python3.11": error=2, No such file',
+            ExitCode.BAD_CONFIG,
+            f"Spark's executors have no Python /opt/venv/bin/python3.11: {INSTALL}",
+        ),
+        ("Python worker failed to connect back.", ExitCode.TRY_AGAIN, "did not start within 10 s"),
+        ("Python worker exited unexpectedly (crashed).", ExitCode.TRY_AGAIN, "killed? out of memory?"),
+        ("pyspark_pgrouse.lake.directory.LakeUnwritable: no space\n\tat org.apache", ExitCode.TRY_AGAIN, "no space"),
+    ],
+)
+def test_an_error_of_executors_is_reported_in_one_line(trace: str, code: ExitCode, said: str) -> None:
+    error = pgrouse_error(f"Traceback ...\n{trace}")
 
     assert error is not None
-    assert error.exit_code is ExitCode.TRY_AGAIN
-    assert "did not start within 10 s" in str(error)
+    assert (error.exit_code, said in str(error)) == (code, True)
 
 
-def test_a_python_of_an_executor_that_was_killed_is_worth_a_retry() -> None:
-    error = pgrouse_error("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).")
-
-    assert error is not None
-    assert error.exit_code is ExitCode.TRY_AGAIN
-    assert "killed? out of memory?" in str(error)
+@pytest.mark.parametrize(
+    "trace", [MISSING.format("pgrouse_shop"), MISSING.format("shop"), "OutOfMemoryError: Java heap"]
+)
+def test_an_error_of_the_user_or_of_java_is_no_error_of_pgrouse(trace: str) -> None:
+    assert pgrouse_error(trace) is None
 
 
 def test_a_pgrouse_error_inside_an_error_of_spark_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from pgrouse.errors import ConfigError
 from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
-from pyspark_pgrouse.errors import LakeUnwritable, pgrouse_error
+from pyspark_pgrouse.errors import LakeUnwritable
 from pyspark_pgrouse.jobs.export import ExportRunner, Maintenance, export
 from pyspark_pgrouse.lake import export as lake_export
 from pyspark_pgrouse.lake.columns import ColumnChoice
@@ -64,7 +64,7 @@ def end(lake: str) -> tuple[str, int]:
 def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 250)
 
-    batches = exported(database, lake)
+    batches = exported(database, lake, partitions=3)
 
     assert len(batches) == 3
     assert all(len({file.path.split("/part-")[1][:5] for file in batch.files}) == 3 for batch in batches[:2])
@@ -72,8 +72,14 @@ def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database
     assert position(queue) == end(lake)
 
 
+# Each breaks a reader of JSON.
+PAYLOADS = ("1e1000", '"\\ud834\\udd1e"', "[" * 500 + "]" * 500, '{"b": 9007199254740993}', '"\'\\";--"')
+
+
 def test_a_row_is_unchanged(queue: Queue, database: Database, lake: str) -> None:
-    fill(queue, 12)
+    for id_, payload in zip(fill(queue, 12), PAYLOADS, strict=False):
+        change = "UPDATE messages.message_archive SET payload = %s::jsonb, body = NULL WHERE id = %s"
+        queue.conn.execute(change, [payload, id_])
     exported(database, lake)
     columns = [row.attname for row in queue.rows(
         "SELECT attname FROM pg_attribute "
@@ -98,22 +104,6 @@ def test_date_and_topic_are_in_the_path_and_in_the_log(queue: Queue, database: D
     assert {"/".join(path.split("/")[:2]) for path in data_files(lake)} == {
         f"date={row[1]}/topic={row[2].replace(':', '%3A')}" for row in queue.rows(day)
     }
-
-
-@pytest.mark.parametrize(
-    "payload", ["1e1000", '"\\ud834\\udd1e"', "[" * 500 + "]" * 500, '{"a": 1, "b": 9007199254740993}', '"\'\\";--"']
-)
-def test_a_payload_that_breaks_json_readers_does_not_affect_other_rows(
-    queue: Queue, database: Database, lake: str, payload: str
-) -> None:
-    fill(queue, 3)
-    queue.conn.execute("UPDATE messages.message_archive SET payload = %s::jsonb, body = NULL WHERE id = 2", [payload])
-
-    exported(database, lake)
-
-    assert [row[1] for row in rows(lake, "id, payload")] == [
-        row.payload for row in queue.rows("SELECT payload::text FROM messages.message_archive ORDER BY id")
-    ]
 
 
 def test_the_next_run_writes_the_new_rows(queue: Queue, database: Database, lake: str) -> None:
@@ -155,23 +145,24 @@ def test_a_lake_of_some_topics_has_no_others_and_does_not_delay_their_retention(
         row.id for row in queue.rows("SELECT id FROM messages.message_archive WHERE topic <> '007' ORDER BY id")
     ]
     assert queue.row("SELECT * FROM messages.list_exports()").oldest_at is None
+    with pytest.raises(ConfigError, match="was made for --topics mail,a:b: leave --topics out"):
+        exported(database, lake, topics=("b",))
+    with pytest.raises(ConfigError, match="since the beginning: leave --since out"):
+        exported(database, lake, since=datetime.now(UTC))
 
 
-@pytest.mark.parametrize("moment", ["infinity", "-infinity", "4713-01-01 BC", "294276-12-31"])
 def test_a_time_that_a_lake_cannot_hold_is_null_and_does_not_stop_the_export(
-    queue: Queue, database: Database, lake: str, moment: str
+    queue: Queue, database: Database, lake: str
 ) -> None:
-    first, second, *_ = fill(queue, 12)
-    queue.conn.execute(
-        "UPDATE messages.message_archive SET expires_at = %s, created_at = %s WHERE id = %s", [moment, moment, first]
-    )
-    queue.conn.execute("UPDATE messages.message_archive SET archived_at = %s WHERE id = %s", [moment, second])
+    fill(queue, 12, "t")
+    change = "UPDATE messages.message_archive SET expires_at = %s, created_at = %s, archived_at = %s WHERE id = %s"
+    for id_, moment in enumerate(("infinity", "-infinity", "4713-01-01 BC", "294276-12-31"), start=1):
+        queue.conn.execute(change, [moment, moment, moment, id_])
 
     exported(database, lake)
 
     assert ids(lake) == archive(queue)
-    assert rows(lake, "expires_at, created_at", f"id = {first}") == [(None, None)]
-    assert rows(lake, "archived_at", f"id = {second}") == [(None,)]
+    assert rows(lake, "expires_at, created_at, archived_at", "id <= 4") == [(None, None, None)] * 4
 
 
 def test_a_new_lake_of_many_topics_is_partitioned_by_date_only(
@@ -260,12 +251,12 @@ def test_a_kill_before_the_commit_leaves_nothing_that_a_reader_sees(
 
     with pytest.raises(KeyboardInterrupt):
         exported(database, lake, killed_late)
-    assert (len(data_files(lake)), ids(lake)) == (18, [])
+    assert (len(data_files(lake)), ids(lake)) == (6, [])
 
     exported(database, lake)
 
     assert ids(lake) == archive(queue)
-    assert len(data_files(lake)) == 36
+    assert len(data_files(lake)) == 12
     vacuum(Lake.open(lake), timedelta(0))
     assert len(data_files(lake)) == len(Lake.open(lake).files())
 
@@ -321,7 +312,7 @@ def advance_late(*arguments):
 ExportCursor.advance = advance_late
 class Database:
     dsn = sys.argv[1]
-lakes.exported(Database, sys.argv[2], batch_rows=200)
+lakes.exported(Database, sys.argv[2], partitions=2, batch_rows=200)
 maintenance.optimize(Lake.open(sys.argv[2]))
 """
 KILLS = 25
@@ -358,16 +349,12 @@ def _moments(lake: str) -> list[Callable[[], bool]]:
 def test_every_row_is_exported_once_after_kills_at_any_moment(
     queue: Queue, database: Database, lake: str, eventually: Callable[..., Any]
 ) -> None:
-    fill(queue, 1200)
-
-    def is_free() -> bool:
-        free: bool = queue.value(LOCK_IS_FREE)
-        return free
+    fill(queue, 800)
 
     for moment in _moments(lake):
         with _started(database, lake) as process:
             eventually(lambda moment=moment, process=process: moment() or process.poll() is not None, within_s=200)
-        eventually(is_free)
+        eventually(lambda: queue.value(LOCK_IS_FREE))
     exported(database, lake)
 
     assert ids(lake) == archive(queue)
@@ -490,15 +477,6 @@ def test_an_export_writes_to_one_lake(queue: Queue, database: Database, lake: st
     assert not Path(f"{lake}2").exists()
 
 
-def test_a_lake_keeps_its_topics_and_its_time(queue: Queue, database: Database, lake: str) -> None:
-    exported(database, lake, topics=("a",))
-
-    with pytest.raises(ConfigError, match="was made for --topics a: leave --topics out"):
-        exported(database, lake, topics=("b",))
-    with pytest.raises(ConfigError, match="since the beginning: leave --since out"):
-        exported(database, lake, since=datetime.now(UTC))
-
-
 @pytest.mark.long
 def test_a_lake_that_lost_commits_is_not_continued(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 200)
@@ -507,17 +485,6 @@ def test_a_lake_that_lost_commits_is_not_continued(queue: Queue, database: Datab
 
     with pytest.raises(ConfigError, match="lacks what export default had written"):
         exported(database, lake)
-
-
-def test_an_abandoned_export_continues_where_its_lake_ends(queue: Queue, database: Database, lake: str) -> None:
-    fill(queue, 10)
-    exported(database, lake)
-    queue.call("delete_export", "default")
-    fill(queue, 10)
-
-    exported(database, lake)
-
-    assert ids(lake) == archive(queue)
 
 
 def test_a_role_that_may_not_read_payloads_gets_the_missing_right(own_database: Database, lake: str) -> None:
@@ -536,19 +503,6 @@ def test_a_role_that_may_not_read_payloads_gets_the_missing_right(own_database: 
 # On Spark
 
 
-def test_an_error_of_a_task_is_the_error_of_the_command() -> None:
-    traceback = (
-        "Traceback ...\npyspark_pgrouse.lake.directory.LakeUnwritable: the lake /l cannot be written: "
-        "No space\n\tat org.apache"
-    )
-
-    found = pgrouse_error(traceback)
-
-    assert isinstance(found, LakeUnwritable)
-    assert str(found) == "the lake /l cannot be written: No space"
-    assert pgrouse_error("java.lang.OutOfMemoryError: Java heap space") is None
-
-
 def _run(database: Database, *arguments: str) -> Any:
     env = {"PGROUSE_DSN": database.dsn}
     return CliRunner().invoke(export, [*arguments, "--json"], obj=CliSession(), env=env, catch_exceptions=False)
@@ -557,41 +511,28 @@ def _run(database: Database, *arguments: str) -> Any:
 NOTHING = Maintenance()
 
 
-@pytest.mark.parametrize(("since", "waits"), [(None, 5), (datetime(2030, 1, 1, tzinfo=UTC), 0)])
 def test_rows_that_wait_for_a_transaction_are_counted_in_the_last_line(
-    queue: Queue,
-    other: Queue,
-    database: Database,
-    lake: str,
-    capsys: pytest.CaptureFixture[str],
-    since: datetime | None,
-    waits: int,
+    queue: Queue, other: Queue, database: Database, lake: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with other.conn.transaction(), connect(database.dsn) as conn:
+    def said(url: str = lake, *, as_json: bool = False, **wanted: Any) -> str:
+        session = CliSession()
+        session.as_json = as_json
+        with connect(database.dsn) as conn:
+            work = Export.begin(conn, database.dsn, url, ExportOptions(**wanted))
+            ExportRunner(session, work, 1, one_by_one, NOTHING).run(None)
+        return capsys.readouterr().out
+
+    with other.conn.transaction():
         fill(other, 1)
         fill(queue, 5, first=100)
-        ExportRunner(
-            CliSession(), Export.begin(conn, database.dsn, lake, ExportOptions(since=since)), 1, one_by_one, NOTHING
-        ).run(None)
-        held = capsys.readouterr()
-        as_json = CliSession()
-        as_json.as_json = True
-        ExportRunner(as_json, Export.begin(conn, database.dsn, lake, ExportOptions()), 1, one_by_one, NOTHING).run(None)
-        summary = json.loads(capsys.readouterr().out)
-    with connect(database.dsn) as conn:
-        ExportRunner(CliSession(), Export.begin(conn, database.dsn, lake, ExportOptions()), 1, one_by_one, NOTHING).run(
-            None
-        )
-    free = capsys.readouterr()
+        held, summary = said(), json.loads(said(as_json=True))
+        young = said(f"{lake}2", name="young", since=datetime(2030, 1, 1, tzinfo=UTC))
 
-    assert held.out.startswith(f"wrote 0 rows in 0 files to {lake}")
-    assert summary["rows_waiting"] == waits
-    if waits:
-        assert held.out.splitlines()[-1].startswith("5 rows wait for a later run: the watermark is ")
-        assert "held for" in held.out
-    else:
-        assert "later run" not in held.out
-    assert "later run" not in free.out
+    assert held.startswith(f"wrote 0 rows in 0 files to {lake}")
+    assert held.splitlines()[-1].startswith("5 rows wait for a later run: the watermark is ")
+    assert "held for" in held
+    assert summary["rows_waiting"] == 5
+    assert "later run" not in young + said()
 
 
 @pytest.mark.spark
@@ -615,7 +556,8 @@ def test_the_job_writes_on_executors_and_spark_reads_committed_files(
     )
 
 
-def test_an_export_is_abandoned_by_its_name(queue: Queue, database: Database, lake: str) -> None:
+def test_an_abandoned_export_continues_where_its_lake_ends(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 10, "t")
     exported(database, lake)
 
     assert json.loads(_run(database, "--forget", "default").stdout) == {"forgotten": "default"}
@@ -623,6 +565,9 @@ def test_an_export_is_abandoned_by_its_name(queue: Queue, database: Database, la
     assert position(queue) is None
     with pytest.raises(ConfigError, match="there is no export default"):
         _run(database, "--forget", "default")
+    fill(queue, 10, "t")
+    exported(database, lake)
+    assert ids(lake) == archive(queue)
 
 
 def test_a_missing_lake_option_is_reported(database: Database) -> None:

@@ -33,9 +33,9 @@ NOW = timedelta(0)
 
 
 def of_many_files(queue: Queue, database: Database, lake: str) -> Lake:
-    """Export in six commits, of two days (one of them is today) and three topics each."""
-    for _ in range(6):
-        fill(queue, 30)
+    """Export in two commits, of two days (one of them is today) and three topics each."""
+    for _ in range(2):
+        fill(queue, 6)
         exported(database, lake)
     return Lake.open(lake)
 
@@ -44,52 +44,27 @@ def of_many_files(queue: Queue, database: Database, lake: str) -> Lake:
 
 
 @pytest.mark.long
-def test_small_files_of_each_day_are_merged_todays_too(queue: Queue, database: Database, lake: str) -> None:
+def test_small_files_are_merged_and_removed_while_readers_and_the_export_go_on(
+    queue: Queue, database: Database, lake: str
+) -> None:
     opened = of_many_files(queue, database, lake)
-    before = rows(lake, "*")
+    reader, before = DeltaTable(lake), rows(lake, "*")
 
-    merged = optimize(opened)
-
-    assert (merged, len(opened.files())) == (36, 6)
+    assert (optimize(opened), len(opened.files())) == (12, 6)
     assert rows(lake, "*") == before
     assert optimize(opened) == 0
 
-
-@pytest.mark.long
-def test_a_reader_that_started_before_still_finds_its_files(queue: Queue, database: Database, lake: str) -> None:
-    opened = of_many_files(queue, database, lake)
-    before = DeltaTable(lake)
-
-    optimize(opened)
+    # A reader that started before still finds its files, until a vacuum removes what nothing names.
     vacuum(opened, timedelta(days=1))
-
-    assert sorted(before.to_pyarrow_table().column("id").to_pylist()) == archive(queue)
-
-
-@pytest.mark.long
-def test_files_that_nothing_names_go_after_a_time(queue: Queue, database: Database, lake: str) -> None:
-    opened = of_many_files(queue, database, lake)
-    optimize(opened)
-    left = Path(opened.files()[0]).with_name("part-00000-left-by-a-crash.parquet")
-    left.write_bytes(b"half of it")
-
-    assert len(data_files(lake)) == 43
-
+    assert sorted(reader.to_pyarrow_table().column("id").to_pylist()) == archive(queue)
+    Path(opened.files()[0]).with_name("part-00000-left-by-a-crash.parquet").write_bytes(b"half of it")
+    assert len(data_files(lake)) == 19
     vacuum(opened, NOW)
-
     assert len(data_files(lake)) == 6
-    assert ids(lake) == archive(queue)
 
-
-@pytest.mark.long
-def test_the_export_goes_on_after_files_were_merged(queue: Queue, database: Database, lake: str) -> None:
-    optimize(of_many_files(queue, database, lake))
     fill(queue, 5)
-
     (commit,) = exported(database, lake)
-
-    assert commit.rows == 5
-    assert ids(lake) == archive(queue)
+    assert (commit.rows, ids(lake)) == (5, archive(queue))
 
 
 def test_files_are_merged_while_a_batch_is_written(queue: Queue, database: Database, lake: str) -> None:
@@ -98,7 +73,7 @@ def test_files_are_merged_while_a_batch_is_written(queue: Queue, database: Datab
 
     def beside(work: Callable[[Any], Any], parts: Any) -> Any:
         written = one_by_one(work, parts)
-        assert optimize(opened) == 36
+        assert optimize(opened) == 12
         return written
 
     exported(database, lake, beside)

@@ -44,36 +44,12 @@ def between_ids(conn: psycopg.Connection[Any], start: Position, end: Position) -
     return [id_ for (id_,) in conn.execute(query.encode())]
 
 
-def test_an_offset_survives_a_round_trip() -> None:
-    here = Position("7710469024834439177/5/2200", "941", 1_000_000)
-
-    assert here.as_offset() == {"v": 1, "queue": "7710469024834439177/5/2200", "xid": "941", "id": 1_000_000}
-    assert Position.from_offset(here.as_offset()) == here
-
-
 @pytest.mark.parametrize(
     "offset", [{}, {"v": 2, "queue": "1", "xid": "1", "id": 1}, {"v": 1, "queue": "1", "xid": "1'; --", "id": 1}]
 )
 def test_an_invalid_offset_is_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="not a position in the archive"):
         Position.from_offset(offset)
-
-
-def test_an_empty_archive_has_no_next_batch(queue: Queue, start: Position) -> None:
-    assert end(queue, start) is None
-
-
-def test_a_batch_has_the_maximum_of_rows_even_within_one_transaction(queue: Queue, start: Position) -> None:
-    archive(queue.conn, range(1, 11))
-    settled(queue.conn)
-
-    first = end(queue, start, limit_rows=4)
-    assert first is not None
-    second = end(queue, first, limit_rows=4)
-    assert second is not None
-
-    assert between_ids(queue.conn, start, first) == [1, 2, 3, 4]
-    assert between_ids(queue.conn, first, second) == [5, 6, 7, 8]
 
 
 def test_transactions_are_ordered_by_number_not_by_digits(queue: Queue, start: Position) -> None:
@@ -85,18 +61,6 @@ def test_transactions_are_ordered_by_number_not_by_digits(queue: Queue, start: P
 
     assert found is not None
     assert (found.id, between_ids(queue.conn, start, found)) == (2, [3, 1, 2])
-
-
-def test_a_batch_has_the_maximum_of_bytes_but_at_least_one_row(queue: Queue, start: Position) -> None:
-    archive(queue.conn, range(1, 6), body=random.randbytes(1000))
-    settled(queue.conn)
-
-    fits_two = end(queue, start, limit_bytes=2500)
-    fits_none = end(queue, start, limit_bytes=10)
-
-    assert fits_two is not None
-    assert fits_none is not None
-    assert (fits_two.id, fits_none.id) == (2, 1)
 
 
 def test_only_rows_in_scope_count_against_the_limits(queue: Queue, start: Position) -> None:
@@ -184,30 +148,6 @@ def test_a_read_only_transaction_does_not_hold_the_cut(database: Database, queue
     archive(queue.conn, [1])
 
     assert eventually(lambda: int(position.watermark(queue.conn)) > int(before))
-
-
-def test_the_lag_of_the_cut_names_its_holder(database: Database, queue: Queue) -> None:
-    slow = database.connect(autocommit=False, application_name="slow importer")
-    archive(slow, [1])
-    archive(queue.conn, [2])
-
-    lag = position.watermark_lag(queue.conn)
-
-    assert lag.transactions >= 1
-    assert lag.oldest_s is not None
-    assert "slow importer" in str(lag)
-
-
-def test_a_position_of_another_cluster_is_refused_with_the_fix(queue: Queue) -> None:
-    with pytest.raises(ConfigError, match=r"of another queue .* an empty checkpoint"):
-        position.check_queue(queue.conn, Position("1", "5", 5))
-
-
-def test_a_position_ahead_of_a_restored_cluster_is_refused_with_the_fix(queue: Queue) -> None:
-    ahead = Position(position.queue_identifier(queue.conn), str(2**40), 5)
-
-    with pytest.raises(ConfigError, match=r"ahead of the database .* restored from a backup.* an empty checkpoint"):
-        position.check_queue(queue.conn, ahead)
 
 
 def test_the_partitions_of_a_range_have_every_row_once_and_about_as_many_each(queue: Queue) -> None:

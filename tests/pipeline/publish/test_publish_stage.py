@@ -63,12 +63,6 @@ def test_every_column_is_staged_unchanged(database: Database, queue: Queue) -> N
     ]
 
 
-def test_a_slice_of_a_batch_is_staged_alone(database: Database, queue: Queue) -> None:
-    stage(database.dsn, "j", None, [rows("1", "2", "3", "4").slice(1, 2)])
-
-    assert sorted(row.payload for row in queue.rows("SELECT payload FROM messages.publish_stage")) == [2, 3]
-
-
 def test_rows_that_only_the_server_can_refuse_are_found_among_the_others(database: Database, queue: Queue) -> None:
     staged = stage(database.dsn, "j", None, [rows(*BAD)])
 
@@ -81,16 +75,11 @@ def test_rows_that_only_the_server_can_refuse_are_found_among_the_others(databas
     assert len(queue.ids()) == 36
 
 
-def test_a_file_of_only_invalid_rows_is_rejected_row_by_row(database: Database) -> None:
-    staged = stage(database.dsn, "j", None, [rows(*['"\\u0000"'] * 9)])
-
-    assert publish(database.dsn, "j", [staged]).rejected == 9
-
-
 def test_headers_that_are_not_an_object_are_rejected(database: Database) -> None:
-    given = batch(topic=["t"] * 3, payload=["1"] * 3, headers=["[]", '{"a": 1}', "{"])
+    given = batch(topic=["t"] * 4, payload=["1"] * 4, headers=["[]", '{"a": 1}', "{", "{}"])
 
-    done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [given])])
+    # The rows outside of a slice are not staged.
+    done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [given.slice(0, 3)])])
 
     assert (done.published, done.rejected) == (1, 2)
 

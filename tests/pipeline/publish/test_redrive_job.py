@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from pgrouse.terminal import bulk
 from tests.cli.conftest import folder, pgrouse, shell
 from tests.cli.shell import Shell
-from tests.server.postgres import Database
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 
@@ -47,6 +46,11 @@ def test_selected_messages_are_redriven_once(pgrouse: Shell, queue: Queue, dead:
     assert "2 messages not redriven: redriven before" in second.err
     assert sorted(redriven(queue))[:2] == dead
     assert len(redriven(queue)) == 3
+    nothing = pgrouse("pipeline", "redrive", "--where", "topic = 'unknown'")
+    assert (nothing.code, nothing.out) == (0, "no dead message matches: nothing was redriven\n")
+    for where in ("colour = 'red'", "topic ="):
+        invalid = pgrouse("pipeline", "redrive", "--where", where, "--dry-run")
+        assert (invalid.code, f"--where {where}" in invalid.err) == (78, True)
 
 
 def test_a_killed_redrive_continues_where_it_was(
@@ -92,28 +96,6 @@ def test_messages_selected_in_a_lake_are_checked_by_the_database(
 
     assert ended.out == "redrove 1 message\n"
     assert redriven(queue) == dead[1:]
-
-
-def test_a_lake_of_another_queue_is_refused(pgrouse: Shell, dead: list[int], tmp_path: Path) -> None:
-    pgrouse("pipeline", "export", tmp_path / "lake")
     DeltaTable(tmp_path / "lake").alter.set_table_properties({"pgrouse.queue": "9"}, raise_if_not_exists=False)
-
-    ended = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", "true")
-
-    assert ended.code == 78
-    assert "its ids are other messages here" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("where", "error"), [("colour = 'red'", "--where colour = 'red'"), ("topic =", "--where topic =")]
-)
-def test_an_invalid_expression_is_reported(pgrouse: Shell, where: str, error: str) -> None:
-    ended = pgrouse("pipeline", "redrive", "--where", where, "--dry-run")
-
-    assert (ended.code, error in ended.err) == (78, True)
-
-
-def test_an_empty_selection_is_reported(pgrouse: Shell, dead: list[int], database: Database) -> None:
-    ended = pgrouse("pipeline", "redrive", "--where", "topic = 'unknown'")
-
-    assert (ended.code, ended.out) == (0, "no dead message matches: nothing was redriven\n")
+    refused = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", "true")
+    assert (refused.code, "its ids are other messages here" in refused.err) == (78, True)

@@ -67,7 +67,8 @@ def test_a_report_on_the_database_has_readable_tables_and_a_page(
     ):
         ended(queue, topic, ago, error)
 
-    done = report("--since", "30m", "--baseline", "1h", "--topics", "mail,unknown", "--slo", "99%:5s", "--json")
+    window = ("--since", "30m", "--baseline", "1h", "--topics", "mail,unknown", "--slo", "99%:5s")
+    done = report(*window, "--metrics-textfile", "run.prom", "--json")
 
     assert done.code == 0, done.err
     summary = done.object
@@ -87,19 +88,11 @@ def test_a_report_on_the_database_has_readable_tables_and_a_page(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "tables"}
     assert json.loads(done.out)["page"] == str(tmp_path / "out/report.html")
 
+    assert 'pgrouse_pipeline_run_rows{job="report",name=""} 2.0' in (tmp_path / "run.prom").read_text()
+
 
 UNTIL = datetime(2026, 11, 23, tzinfo=UTC)
 MONDAY = ("--since", "2026-11-16T00:00Z", "--until", "2026-11-23T00:00Z")
-
-
-@pytest.mark.long
-def test_the_metrics_of_a_run_are_written(queue: Queue, report: Callable[..., Shell], tmp_path: Path) -> None:
-    ended(queue, "mail", "10 min")
-
-    done = report("--metrics-textfile", "run.prom")
-
-    assert done.code == 0, done.err
-    assert 'pgrouse_pipeline_run_rows{job="report",name=""} 1.0' in (tmp_path / "run.prom").read_text()
 
 
 def message(number: int, ago: timedelta, **columns: Any) -> dict[str, Any]:
@@ -130,6 +123,8 @@ def test_a_report_on_a_lake_reads_the_window_its_baseline_and_the_topics(shell: 
         "pipeline", "report", "--lake", "lake", "--out", "out", *MONDAY, "--topics", "a:b/%41,nothing", "--json"
     )
 
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert files == {"report.html", *(f"tables/{name}.parquet" for name in some.object["tables"])}
     assert (done.code, done.object["read"], done.object["ended"], done.object["dead"]) == (0, 7, 5, 1)
     assert (some.code, some.object["read"], some.object["topics"]) == (0, 1, 1)
     failures = duckdb.execute("FROM read_parquet($path)", {"path": some.object["tables"]["failures"]}).fetchall()
@@ -168,17 +163,6 @@ def test_a_lake_may_lack_what_the_export_left_out_but_not_what_is_measured(shell
     assert done.code == 0, done.err
     assert "(failed, without an error)" in (tmp_path / "out/report.html").read_text()
     assert (refused.code, "has no column result, which a report needs" in refused.err) == (78, True)
-
-
-@pytest.mark.long
-def test_the_tables_of_the_previous_report_are_replaced_and_no_draft_is_left(shell: Shell, tmp_path: Path) -> None:
-    lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1))])
-
-    for _ in range(2):
-        done = shell("pipeline", "report", "--lake", lake, "--out", "out", *MONDAY, "--json")
-
-    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert files == {"report.html", *(f"tables/{name}.parquet" for name in done.object["tables"])}
 
 
 def test_a_file_of_the_lake_that_is_gone_is_named_and_can_be_tried_again(shell: Shell, tmp_path: Path) -> None:
