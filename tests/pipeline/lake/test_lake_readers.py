@@ -124,6 +124,7 @@ def found(
     reader = PushdownLakeBatch(asked, from_arrow_schema(pa.schema(chosen)))
     assert list(reader.pushFilters(list(filters))) == list(filters)
     parts: list[LakeFiles] = pickle.loads(pickle.dumps(reader.partitions()))
+    assert parts  # for no partition Spark would make one of its own, without files
     worker = pickle.loads(pickle.dumps(reader))
     rows = [row for part in parts for batch in worker.read(part) for row in batch.to_pylist()]
     return sum(len(part.fragments) for part in parts), sorted(rows, key=lambda row: row["id"])
