@@ -17,9 +17,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgrouse import devdb
+from pgrouse.database.install import schema
 from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.scratch import Scratch
-from pgrouse.install import schema
 
 # Durable, as PostgreSQL is by default. No checkpoint should happen in one run only, and the tables of a run fit the
 # cache.

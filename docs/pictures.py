@@ -18,9 +18,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from pgrouse.cli.top.app import Top
 from pgrouse.client.connection.database import Database
 from pgrouse.config import config
-from pgrouse.top.app import Top
 from tests.pipeline.reports import rich
 from tests.sql.exports import export
 from tests.sql.queue import Queue

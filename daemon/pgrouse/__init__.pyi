@@ -4,8 +4,8 @@ from pgrouse.client.async_client import AsyncClient as AsyncClient
 from pgrouse.client.client import Client as Client
 from pgrouse.client.message_result import MessageResult as MessageResult
 from pgrouse.client.migration import migrate as migrate
-from pgrouse.client.wait_for import wait_for as wait_for
-from pgrouse.client.waiter import Waiter as Waiter
+from pgrouse.client.waiting.wait_for import wait_for as wait_for
+from pgrouse.client.waiting.waiter import Waiter as Waiter
 from pgrouse.crypto.cipher import Cipher as Cipher
 from pgrouse.database.schema_name import use_schema as use_schema
 from pgrouse.errors import BatchClosed as BatchClosed

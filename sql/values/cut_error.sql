@@ -1,7 +1,7 @@
 -- Cut an error to p_characters and keep its end, which has the exception of a traceback.
 -- Called by: archive, append_attempt, dead_message, dead_groups, list_found. Locks: nothing. Result: the text; of a
 -- longer one the end behind an ellipsis. If the end alone does not name the error (its message is long), the line that
--- does is put before it. The same rule in Python: pgrouse/error_line.py.
+-- does is put before it. The same rule in Python: pgrouse/values/error_line.py.
 CREATE OR REPLACE FUNCTION messages.cut_error(p_error text, p_characters integer)
 RETURNS text
 LANGUAGE plpgsql

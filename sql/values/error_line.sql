@@ -3,7 +3,7 @@
 -- error. In a Python traceback that is the first line behind its last frame that is not indented: what follows (DETAIL
 -- of a database, fields of a validation, notes) belongs to the message. The lines drawn by an ExceptionGroup are
 -- removed first, so that its last member counts. In any other text it is the first line, as in traces of Java,
--- JavaScript and Go. Of a very long text it reads both ends. The same rule in Python: pgrouse/error_line.py.
+-- JavaScript and Go. Of a very long text it reads both ends. The same rule in Python: pgrouse/values/error_line.py.
 CREATE OR REPLACE FUNCTION messages.error_line(p_error text)
 RETURNS text
 LANGUAGE plpgsql

@@ -1,5 +1,5 @@
 -- Format a duration for people, in one unit: 40ms, 4.2s, 17m, 3h, 12d. Less than a microsecond shows as 0s.
--- Called by: the functions of explain. Locks: nothing. The same in Python: pgrouse/format.py.
+-- Called by: the functions of explain. Locks: nothing. The same in Python: pgrouse/values/format.py.
 CREATE OR REPLACE FUNCTION messages.format_interval(p_span interval)
 RETURNS text
 LANGUAGE sql

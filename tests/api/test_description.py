@@ -18,7 +18,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
-from pgrouse.config.policy_settings import TopicPolicy
+from pgrouse.config.policy.policy_settings import TopicPolicy
 from pgrouse.web import v1
 from tests.api.site import Site
 from tests.server.postgres import Database

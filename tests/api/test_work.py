@@ -16,8 +16,9 @@ import pytest
 from psycopg_pool import TooManyRequests
 from structlog.testing import capture_logs
 
-from pgrouse import events, jsonb
 from pgrouse.client.call import Call, values
+from pgrouse.logging import events
+from pgrouse.values import jsonb
 from pgrouse.web.access import database_pool
 from pgrouse.web.background import http_workers, long_poll
 from pgrouse.web.v1 import work

@@ -156,7 +156,7 @@ class TestCheckout:
         ("changed", "first"),
         [
             ("sql/claim/claim.sql", "tests/sql/claim/test_claim.py"),
-            ("daemon/pgrouse/backoff.py", "tests/unit/test_backoff.py"),
+            ("daemon/pgrouse/process/backoff.py", "tests/unit/process/test_backoff.py"),
             ("docs/reference/policies.md", "tests/docs/test_policies.py"),
             ("docs/reference/protocol.md", "tests/docs/test_protocol.py"),
         ],

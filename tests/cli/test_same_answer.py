@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from pgrouse.cli.top.snapshot import SnapshotReader
 from pgrouse.client.call import run
 from pgrouse.client.client import Client
 from pgrouse.client.queries.worker import count_held, count_workers, find_held
-from pgrouse.top.snapshot import SnapshotReader
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.server.deadline import eventually

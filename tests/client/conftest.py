@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.client import waiting
+from pgrouse.client.waiting import waiting
 from tests.server.emptied import database, emptied
 from tests.server.postgres import Database
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from pgrouse import backoff, events
 from pgrouse.client.call import Call, value
 from pgrouse.client.connection import listening as listen_connection
 from pgrouse.client.connection.database import Database as Connector
 from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.config import config
+from pgrouse.logging import events
+from pgrouse.process import backoff
 from tests.server.postgres import Database
 
 NOWHERE = "host=127.0.0.1 port=1 dbname=nowhere"

@@ -17,7 +17,7 @@ import pytest
 
 from pgrouse import MessageNotFound, MessageResult, publish, wait_for
 from pgrouse.client import message_result
-from pgrouse.client import wait_for as waiting
+from pgrouse.client.waiting import wait_for as waiting
 from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pgrouse.client.apply import policy_change
-from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
-from pgrouse.config.topic_policy import DesiredPolicy
+from pgrouse.config.policy.policy_settings import ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.topic_policy import DesiredPolicy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

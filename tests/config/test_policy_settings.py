@@ -13,7 +13,14 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 from pydantic import ValidationError
 
-from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, PolicySetting, PolicyTable, TopicPolicy
+from pgrouse.config.policy.policy_settings import (
+    NESTED,
+    SETTINGS,
+    ChannelPolicy,
+    PolicySetting,
+    PolicyTable,
+    TopicPolicy,
+)
 from pgrouse.web.page import policy_form
 
 INSTANT = timedelta(microseconds=1)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgrouse.config.policy_settings import NESTED, Backoff, ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.policy_settings import NESTED, Backoff, ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.topic_policy import column, given_settings, invalid_keywords
 from pgrouse.config.problem import to_problem
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.source import ConfigSource
-from pgrouse.config.topic_policy import column, given_settings, invalid_keywords
 
 DURATION = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
 SCHEMA = 'expected a JSON Schema: a table, true, or "@FILE" with one'

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pgrouse.install import pg_cron as cron
-from pgrouse.install import schema
-from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install import schema
+from pgrouse.database.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
 from tests.cron.minute import until_its_middle
 from tests.server.postgres import Postgres
 

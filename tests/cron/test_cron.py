@@ -12,9 +12,9 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pgrouse.database import session_settings
-from pgrouse.install import pg_cron as cron
-from pgrouse.install import schema
-from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install import schema
+from pgrouse.database.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
 from tests.cron.minute import until_its_middle
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import pg_cron as cron
-from pgrouse.install import schema
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install import schema
 from tests.cron.minute import until_its_middle
 from tests.server import servers
 from tests.server.postgres import Postgres

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from pgrouse import migrate, use_schema
-from pgrouse.install import pg_cron as cron
+from pgrouse.database.install import pg_cron as cron
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 

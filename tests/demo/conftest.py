@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgrouse.demo.environment import examples
+from pgrouse.cli.demo.environment import examples
 from tests.demo.process import PGROUSE, Demo, environ, execute
 from tests.server.postgres import Database, Postgres
 

@@ -19,7 +19,7 @@ WITHIN_S = 100
 
 
 # What a demo has imported when it begins.
-IMPORTS = (*preloaded.IMPORTS, "pgrouse.demo.command")
+IMPORTS = (*preloaded.IMPORTS, "pgrouse.cli.demo.command")
 
 Begin = Callable[..., "Forked | subprocess.Popen[bytes]"]
 fork = partial(Forked, PGROUSE, cwd=Path.cwd(), imports=IMPORTS)

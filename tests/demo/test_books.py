@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.demo import verification
-from pgrouse.demo.alerts import AlertFeed
-from pgrouse.demo.environment import examples
-from pgrouse.demo.input_files import InputFiles, find
-from pgrouse.demo.progress_watch import PublishedMessages
-from pgrouse.demo.verification import Verification
-from pgrouse.demo.worker_kill import WorkerKill
+from pgrouse.cli.demo import verification
+from pgrouse.cli.demo.alerts import AlertFeed
+from pgrouse.cli.demo.environment import examples
+from pgrouse.cli.demo.input_files import InputFiles, find
+from pgrouse.cli.demo.progress_watch import PublishedMessages
+from pgrouse.cli.demo.verification import Verification
+from pgrouse.cli.demo.worker_kill import WorkerKill
 from tests.server.postgres import Database
 
 STORE = """

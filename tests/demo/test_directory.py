@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from pgrouse.demo import input_files
+from pgrouse.cli.demo import input_files
 
 INTERPRETER = os.path.realpath(sys.executable)
 

@@ -23,7 +23,7 @@ from tests.server.postgres import Database
 
 SIGNALLED_IN_A_FORK = """
 import os, signal, sys, time
-from pgrouse.demo import command
+from pgrouse.cli.demo import command
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 command._end_in_order_when_told_to()
@@ -41,7 +41,7 @@ except SystemExit:
 """
 FAILS_IN_A_FORK = """
 import os, sys
-from pgrouse.demo import command
+from pgrouse.cli.demo import command
 
 command._end_in_order_when_told_to()
 os.register_at_fork(after_in_parent=lambda: exec(sys.argv[1]))

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pgrouse import Reject
+from pgrouse.cli.demo.environment import examples
 from pgrouse.config import config
-from pgrouse.demo.environment import examples
 from pgrouse.handlers.declaration import loader
 from tests.server.postgres import Database
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from pgrouse.demo import hints
-from pgrouse.demo.screen import Screen
+from pgrouse.cli.demo import hints
+from pgrouse.cli.demo.screen import Screen
 
 
 def test_control_characters_are_never_written() -> None:

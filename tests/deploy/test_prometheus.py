@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from pgrouse import runbooks
+from pgrouse.alerts import runbooks
 from pgrouse.config.config import WebSettings
 from pgrouse.metrics import catalogue
 

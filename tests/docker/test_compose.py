@@ -19,8 +19,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import pg_cron as cron
-from pgrouse.install import schema
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install import schema
 
 CHECKOUT = Path(__file__).parents[2]
 COMPOSE_FILE = CHECKOUT / "docker" / "compose.yaml"

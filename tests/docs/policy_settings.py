@@ -1,4 +1,4 @@
-"""The tables of policy settings in the reference, as `daemon/pgrouse/config/policy_settings.py` has them.
+"""The tables of policy settings in the reference, as `daemon/pgrouse/config/policy/policy_settings.py` has them.
 
 `python -m tests.docs.policy_settings` writes them into the page; a test compares them.
 """
@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from pgrouse.config.duration import show as show_duration
-from pgrouse.config.policy_settings import (
+from pgrouse.config.policy.policy_settings import (
     SETTINGS,
     Backoff,
     Breaker,
@@ -19,7 +19,7 @@ from pgrouse.config.policy_settings import (
     PolicyTable,
     TopicPolicy,
 )
-from pgrouse.config.topic_policy import show
+from pgrouse.config.policy.topic_policy import show
 from tests.docs.page import Page
 
 PAGE = "docs/reference/configuration.md"

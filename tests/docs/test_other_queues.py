@@ -21,7 +21,7 @@ import rq
 from dramatiq.brokers.stub import StubBroker
 from pgqueuer.types import QueueExecutionMode
 
-from pgrouse.install.schema import sql_root
+from pgrouse.database.install.schema import sql_root
 from tests.docs.page import Page
 from tests.server.postgres import Database
 

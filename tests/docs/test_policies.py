@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pgrouse.config.policy_settings import TopicPolicy
+from pgrouse.config.policy.policy_settings import TopicPolicy
 from tests.docs.conftest import RunPage
 from tests.docs.page import Page
 from tests.docs.psql import Psql, same

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pgrouse import events
 from pgrouse.errors import ExitCode
+from pgrouse.logging import events
 from tests.docs.page import ROOT, Page
 
 EVENTS = Page("docs/reference/events.md")

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import yaml
 
-from pgrouse import runbooks
+from pgrouse.alerts import runbooks
 from pgrouse.alerts.notice import KINDS as CONDITIONS
 from pgrouse.cli.root import root
 from pgrouse.config.alerts import AlertKind

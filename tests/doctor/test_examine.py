@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from pgrouse.config.config import Config
+from pgrouse.database.install import schema
 from pgrouse.doctor import CODES, Finding, Level, clock, examine, target
 from pgrouse.doctor.target import DoctorTarget
-from pgrouse.install import schema
 from tests.daemon import pgbouncer
 from tests.doctor.conftest import Examine
 from tests.server.postgres import Database, Postgres

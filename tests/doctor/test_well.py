@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from pgrouse.config.config import Config
+from pgrouse.database.install import pg_cron as cron
 from pgrouse.doctor import Finding, Level, examine
-from pgrouse.install import pg_cron as cron
 from tests.daemon.process import Fleet
 from tests.server.postgres import Database
 from tests.server.servers import Missing, Servers

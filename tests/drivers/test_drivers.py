@@ -40,8 +40,8 @@ from pgrouse.errors import (
     TopicClosed,
     TopicFull,
 )
-from pgrouse.printable import INVISIBLE
 from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
+from pgrouse.values.printable import INVISIBLE
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
 from tests.server.postgres import Database
 

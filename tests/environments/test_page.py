@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pgrouse.database import session_settings
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 PAGE = (Path(__file__).parents[2] / "docs/operating/environments.md").read_text("utf-8")
 ROW = re.compile(r"^\| `(\w+)` \| `([^`]+)` \|", re.MULTILINE)

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 from tests.environments.life import ENDED, Life
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from pgrouse import NewMessage, publish, publish_many
+from pgrouse.database.install import schema
 from pgrouse.errors import SchemaMismatch
-from pgrouse.install import schema
 from tests.environments.life import Life
 from tests.server.postgres import Database
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 PIECE = re.compile(
     r"--[^\n]*|/\*.*?\*/|(?P<escaped>[Ee]'(?:[^'\\]|\\.|'')*'(?:\s*\n\s*'(?:[^'\\]|\\.|'')*')*)|[Uu]&'(?:[^']|'')*'"

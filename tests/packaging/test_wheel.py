@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)
 LIST_SCRIPTS = """
 import json
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 print(json.dumps({"root": str(schema.sql_root()), "scripts": {each.name: each.digest for each in schema.scripts()}}))
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 from tests.daemon.process import Fleet
 from tests.schema import second_version
 from tests.server.postgres import Database, Postgres

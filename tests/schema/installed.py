@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 # Everything that a migration could change: each object with what defines it.
 OBJECTS = """

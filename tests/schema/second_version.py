@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 NAME = "99.0"
 MIGRATION = "9999_colour"

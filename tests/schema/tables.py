@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 from tests.server.servers import EMBEDDED, Servers
 
 PAGE = Path(__file__).parent / "tables.txt"

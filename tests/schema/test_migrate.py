@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
+from pgrouse.database.install import schema
 from pgrouse.errors import SchemaMismatch
-from pgrouse.install import schema
 from tests.schema.installed import every_script, has_schema, objects, owner, works
 from tests.server.postgres import Database, Postgres
 from tests.server.servers import Missing, Servers

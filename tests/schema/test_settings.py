@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 from tests.schema.second_version import file
 
 SETTINGS = (

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from pgrouse import migrate, publish, use_schema
+from pgrouse.database.install import schema
 from pgrouse.database.schema_name import schema_name
 from pgrouse.errors import ConfigError, SchemaMismatch
-from pgrouse.install import schema
 from tests.schema.installed import objects, works
 from tests.server.postgres import Database
 

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from pgrouse.database.install import schema
 from pgrouse.errors import MigrationEdited, SchemaMismatch
-from pgrouse.install import schema
 from tests.daemon.process import Fleet
 from tests.schema.installed import objects, works
 from tests.schema.second_version import MIGRATION, NAME, UPGRADE, file

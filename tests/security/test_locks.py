@@ -15,9 +15,9 @@ import pytest
 from psycopg import errors, sql
 
 from pgrouse.client.apply import policy_change
-from pgrouse.config.policy_settings import TopicPolicy
-from pgrouse.config.topic_policy import DesiredPolicy
-from pgrouse.install import schema
+from pgrouse.config.policy.policy_settings import TopicPolicy
+from pgrouse.config.policy.topic_policy import DesiredPolicy
+from pgrouse.database.install import schema
 from pyspark_pgrouse.claim.claim_client import ClaimClient
 from pyspark_pgrouse.lake.cursor import held
 from tests.server.postgres import Database

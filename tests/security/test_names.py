@@ -18,8 +18,8 @@ import pytest
 from pgrouse import InvalidMessage, NewMessage, publish_many
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblems
-from pgrouse.printable import printable
 from pgrouse.publishing.new_message import LABEL, to_columns
+from pgrouse.values.printable import printable
 from pyspark_pgrouse.publish import check
 from tests.api.site import Site, code
 from tests.server.postgres import Database

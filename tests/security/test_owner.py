@@ -15,9 +15,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgrouse.database.install import pg_cron, schema
+from pgrouse.database.install.pg_cron import CronUnavailable
 from pgrouse.errors import SchemaMismatch
-from pgrouse.install import pg_cron, schema
-from pgrouse.install.pg_cron import CronUnavailable
 from tests.security.psql import PSQLRC, needs_psql, run
 from tests.server.postgres import Database, Postgres
 

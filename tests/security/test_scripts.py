@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from pgrouse.install import pg_cron as cron
-from pgrouse.install import schema
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install import schema
 from tests.security import traps
 from tests.security.psql import PSQLRC, ROOT, needs_psql, run
 from tests.server.postgres import Database, Postgres

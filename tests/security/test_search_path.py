@@ -21,8 +21,8 @@ import pytest
 from psycopg import sql
 
 from pgrouse import AsyncClient, Client, NewMessage, Waiter, publish, publish_many, testing, wait_for
-from pgrouse.install import pg_cron as cron
-from pgrouse.install import schema
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install import schema
 from pgrouse.publishing.copy_rows import READ_START, CopyRows
 from pyspark_pgrouse import connection
 from tests.api.site import Site

@@ -16,8 +16,8 @@ import psycopg
 from psycopg import sql
 
 from pgrouse.database import connection_schema, schema_name
+from pgrouse.database.install import schema
 from pgrouse.devdb.sessions import end_sessions
-from pgrouse.install import schema
 
 CRON_DATABASE = "pgrouse_cron"
 TEMPLATE = "pgrouse_template"

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 README = (Path(__file__).parents[2] / "sql/README.md").read_text()
 # The comment above a function or view, what it is, its name, and its text.

@@ -13,7 +13,7 @@ import pytest
 from pgmq import PGMQueue
 from psycopg import errors
 
-from pgrouse.install.schema import sql_root
+from pgrouse.database.install.schema import sql_root
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 

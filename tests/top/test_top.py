@@ -11,8 +11,8 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pgrouse.top import action, snapshot
-from pgrouse.top.snapshot import SnapshotReader
+from pgrouse.cli.top import action, snapshot
+from pgrouse.cli.top.snapshot import SnapshotReader
 from tests.cli.stage import die, start
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue

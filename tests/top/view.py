@@ -13,10 +13,10 @@ from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from pgrouse.cli.top import feed
+from pgrouse.cli.top.app import Top
 from pgrouse.client.connection.database import Database
 from pgrouse.config import config
-from pgrouse.top import feed
-from pgrouse.top.app import Top
 
 WITHIN_S = 60
 

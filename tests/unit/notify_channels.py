@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 
 def notify_channels() -> set[str]:

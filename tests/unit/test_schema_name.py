@@ -11,8 +11,8 @@ import pytest
 from psycopg import sql
 
 from pgrouse.database import connection_schema, schema_name
+from pgrouse.database.install import schema
 from pgrouse.database.schema_name import MAX_BYTES, ROLES, SchemaName, checked
-from pgrouse.install import schema
 from tests.unit.notify_channels import notify_channels
 
 QUEUE = schema_name.schema_name('My "Queue"')

@@ -58,7 +58,7 @@ def test_an_application_that_publishes_imports_nothing_that_only_logs_or_runs_ha
 
 def test_the_first_event_of_an_application_is_logged_by_its_structlog() -> None:
     code = (
-        "from pgrouse.backoff import FailureLog; import structlog;"
+        "from pgrouse.process.backoff import FailureLog; import structlog;"
         "structlog.configure(processors=[structlog.processors.JSONRenderer(sort_keys=True)]);"
         "FailureLog('part').failed(OSError('gone'))"
     )

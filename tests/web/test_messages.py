@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pgrouse.web.page import bulk_actions
-from pgrouse.web.pages import messages
+from pgrouse.web.pages.messages import messages
 from pgrouse.web.search import search
 from tests.sql.deaths import die
 from tests.sql.queue import Queue

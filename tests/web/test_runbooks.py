@@ -8,8 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from pgrouse.alerts.runbooks import path
 from pgrouse.doctor import CODES
-from pgrouse.runbooks import path
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
 from tests.web.site import Site, Visitor

@@ -22,21 +22,21 @@ from uuid import UUID
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.alerts.heartbeat import AlertHeartbeat
 from pgrouse.alerts.notice import Notice, QueueInfo
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
-from pgrouse.backoff import jittered
 from pgrouse.client import clock
 from pgrouse.client.call import Call, run_async, value
 from pgrouse.client.calls.monitoring.alert import ClaimedDelivery, claim_delivery, settle_delivery
 from pgrouse.client.connection import database
 from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.config import dsn
-from pgrouse.error_line import to_storable_text
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.process.backoff import jittered
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
+from pgrouse.values.error_line import to_storable_text
 
 if TYPE_CHECKING:
     from pgrouse.alerts.sink import SinkTable

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pgrouse import events
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.secret import reveal
 from pgrouse.alerts.sink import SendFailed
@@ -17,7 +16,8 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.monitoring.alert import alerting_problem
 from pgrouse.client.connection import database
 from pgrouse.config import dsn
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process.new_thread import call_in_new_thread
 
 if TYPE_CHECKING:

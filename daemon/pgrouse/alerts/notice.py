@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from pgrouse import error_line, runbooks
+from pgrouse.alerts import runbooks
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.config import alert_template as template
-from pgrouse.format import show_estimate
+from pgrouse.values import error_line
+from pgrouse.values.format import show_estimate
 
 DEAD = "dead_message"
 # How many groups a text lists; programs get up to a hundred.

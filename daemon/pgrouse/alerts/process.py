@@ -9,12 +9,12 @@ import socket
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from pgrouse import events
 from pgrouse.alerts import delivery
 from pgrouse.client.connection.database import Database
+from pgrouse.database.install import schema
 from pgrouse.errors import ExitCode
-from pgrouse.event_logger import log
-from pgrouse.install import schema
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import loop, systemd
 from pgrouse.process.shutdown_signals import ShutdownSignals
 from pgrouse.process.systemd import Watchdog

@@ -6,11 +6,11 @@ import os
 
 import click
 
-from pgrouse.terminal.lazy_group import SESSION, LazyGroup, load
+from pgrouse.cli.terminal.lazy_group import SESSION, LazyGroup, load
 
 SECTIONS = {
     "Start": {
-        "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with its own database."),
+        "demo": ("pgrouse.cli.demo.command:demo", "See pgrouse work on real files, with its own database."),
         "init": ("pgrouse.cli.start.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
         "migrate": ("pgrouse.cli.start.migrate:migrate", "Install the schema, or bring it up to date."),
         "config": ("pgrouse.cli.start.config:config", "Check and show the configuration."),

@@ -22,7 +22,7 @@ import psycopg
 
 from pgrouse.client.client import Client, own_errors
 from pgrouse.client.message_result import MessageResult, Wait
-from pgrouse.client.waiter import Waiter
+from pgrouse.client.waiting.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database import schema_name
 from pgrouse.process.owner import OwnerProcess

@@ -45,24 +45,24 @@ from pgrouse.client.queries.topic import (
     remove_subscription,
 )
 from pgrouse.client.signal_url import signal_url
-from pgrouse.client.wait_for import wait_for
-from pgrouse.client.waiter import refuse_on_event_loop
+from pgrouse.client.waiting.wait_for import wait_for
+from pgrouse.client.waiting.waiter import refuse_on_event_loop
 from pgrouse.client.workflow_graph import WorkflowGraph, WorkflowWord, read_workflow, read_workflows
 from pgrouse.config import validation_text
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.policy_options import BackoffKind, BackoffOptions, PolicyOptions
-from pgrouse.config.policy_settings import TopicPolicy
-from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
+from pgrouse.config.policy.policy_options import BackoffKind, BackoffOptions, PolicyOptions
+from pgrouse.config.policy.policy_settings import TopicPolicy
+from pgrouse.config.policy.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.database import search_path, session_settings
 from pgrouse.database.connection_schema import rendering
 from pgrouse.database.database_errors import explain_database_error
 from pgrouse.database.schema_name import schema_name, use_schema
 from pgrouse.errors import BatchNotFound, DatabaseUnreachable, InvalidSetting, MessageNotFound, RequestRefused
-from pgrouse.jsonb import encode
 from pgrouse.process.owner import OwnerProcess
 from pgrouse.publishing.new_message import NewMessage, PublishOptions, own_policy_columns
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
+from pgrouse.values.jsonb import encode
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

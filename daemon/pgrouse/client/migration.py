@@ -13,9 +13,9 @@ from psycopg.rows import tuple_row
 
 from pgrouse.database import session_settings
 from pgrouse.database.connection_schema import rendering
+from pgrouse.database.install import schema as installation
 from pgrouse.database.schema_name import use_schema
 from pgrouse.errors import DatabaseUnreachable
-from pgrouse.install import schema as installation
 from pgrouse.publishing.drivers.connection_types import DjangoConnection, SqlalchemyConnection
 
 # What the installation sets for the rest of the transaction.

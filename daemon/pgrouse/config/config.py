@@ -33,7 +33,8 @@ from pgrouse.config.crypto import CryptoSettings
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import Duration, between
 from pgrouse.config.oidc import OidcSettings
-from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.policy_settings import ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.config.problem import to_problem
 from pgrouse.config.schedules import ScheduleName, ScheduleSettings
 from pgrouse.config.section import S, Section
@@ -49,10 +50,9 @@ from pgrouse.config.source import (
     read_file,
     show_key,
 )
-from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.database.schema_name import WRITTEN, checked
-from pgrouse.printable import printable
-from pgrouse.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN, is_pattern
+from pgrouse.values.printable import printable
+from pgrouse.values.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN, is_pattern
 
 # pydantic has a method of that name, which it took out of use.
 warnings.filterwarnings("ignore", 'Field name "schema" in "DatabaseSettings" shadows an attribute in parent')

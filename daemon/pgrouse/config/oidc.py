@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints
 
 from pgrouse.config.section import Section
-from pgrouse.topic_pattern import MAX_BYTES, NAME
+from pgrouse.values.topic_pattern import MAX_BYTES, NAME
 
 LOCAL_ISSUER = r"http://(localhost|127\.0\.0\.1|\[::1\])"
 

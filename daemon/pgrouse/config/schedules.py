@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, model_validator
 
 from pgrouse.config.duration import Duration, between
-from pgrouse.config.own_policy import OwnBackoff, OwnRetention, OwnTimeout
+from pgrouse.config.policy.own_policy import OwnBackoff, OwnRetention, OwnTimeout
 from pgrouse.config.section import S, Section
-from pgrouse.printable import printable
+from pgrouse.values.printable import printable
 
 ScheduleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
 ScheduledTopic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from pgrouse.config.payload_schema import SchemaUnusable, compile_schema
+from pgrouse.config.policy.payload_schema import SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
 
 # A clock cannot keep a slower rate.

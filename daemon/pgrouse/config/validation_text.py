@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgrouse.topic_pattern import NAME_OR_DEFAULTS, NAME_OR_PATTERN
+from pgrouse.values.topic_pattern import NAME_OR_DEFAULTS, NAME_OR_PATTERN
 
 TOPIC = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$"
 NO_TOPIC = "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first"

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pgrouse import jsonb
 from pgrouse.config.config import Config, load
 from pgrouse.config.crypto import KEY_BYTES, NAME, decode_key
 from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import ENCRYPTED_BY, NONCE, SALT, ContentKind, EnvelopeHeader
 from pgrouse.crypto.keys import accepted_topics, read_keys
 from pgrouse.errors import ConfigError, DecryptionFailed, EncryptionKeyMissing, InvalidMessage
+from pgrouse.values import jsonb
 
 DLQ_SUFFIX = ".dlq"
 PAYLOADS = frozenset({ContentKind.JSON, ContentKind.BYTES})

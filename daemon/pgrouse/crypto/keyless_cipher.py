@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pgrouse import events
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, InvalidMessage
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config

@@ -16,10 +16,10 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from pgrouse.database.install import schema
 from pgrouse.doctor.finding import Finding, fail, ok
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import SchemaMismatch
-from pgrouse.install import schema
 
 FUNCTION = re.compile(
     r"CREATE OR REPLACE FUNCTION messages\.(?P<name>\w+)\(.*?\n(?P<head>LANGUAGE\b.*?)AS \$\$(?P<body>.*?)\$\$;",

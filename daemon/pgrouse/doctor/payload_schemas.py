@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from pgrouse.config.payload_schema import SchemaUnusable, compile_schema
+from pgrouse.config.policy.payload_schema import SchemaUnusable, compile_schema
 from pgrouse.doctor.finding import Finding, fail, ok
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError

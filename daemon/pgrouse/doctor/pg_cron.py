@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pgrouse.database.install import pg_cron as cron
+from pgrouse.database.install.pg_cron import CronFindingKind
 from pgrouse.doctor.finding import Finding, Level, ok
 from pgrouse.doctor.target import DoctorTarget
-from pgrouse.install import pg_cron as cron
-from pgrouse.install.pg_cron import CronFindingKind
 
 # pg_cron is optional; here it is not installed, or not visible. All other findings are failures.
 NOT_TAKEN = {CronFindingKind.ABSENT, CronFindingKind.NOT_VISIBLE, CronFindingKind.MISSING}

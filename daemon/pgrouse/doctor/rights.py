@@ -12,9 +12,9 @@ from typing import Any
 
 import psycopg
 
+from pgrouse.database.install.schema import script
 from pgrouse.doctor.finding import Finding, fail, ok
 from pgrouse.doctor.target import DoctorTarget
-from pgrouse.install.schema import script
 
 GRANT = re.compile(r"\['messages_(\w+)', 'EXECUTE ON FUNCTION ([^']+)'\]")
 LACKING = """

@@ -16,14 +16,14 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import duration
-from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, PgrouseError
 from pgrouse.handlers import outcome
 from pgrouse.handlers.outcome import Ack, EventWait, Outcome, Retry
+from pgrouse.logging import events
+from pgrouse.values.error_line import last_line
 
 EXPECTED = 'expected a timedelta, a number of seconds, a text like "5s", or None to give up'
 

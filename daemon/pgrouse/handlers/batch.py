@@ -12,13 +12,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
-from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import LockLost
-from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
 from pgrouse.handlers.ctx.message_view import MessageView
@@ -28,6 +25,9 @@ from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.values.error_line import ERROR_BYTES
 
 P = TypeVar("P")
 MAX_IDS_SHOWN = 10  # in an error

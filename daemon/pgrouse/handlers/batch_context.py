@@ -13,12 +13,12 @@ from pgrouse.client.call import Call
 from pgrouse.client.calls.processing.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import LockLost
-from pgrouse.event_logger import log
 from pgrouse.handlers.context import C, Resources_co
 from pgrouse.handlers.ctx.own_completion import OwnCompletion
 from pgrouse.handlers.ctx.publish import ContextPublish
 from pgrouse.handlers.ctx.transaction import Transaction
 from pgrouse.handlers.outcome import Ack, encode_output
+from pgrouse.logging.event_logger import log
 from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.publishing.published import Published
 from pgrouse.telemetry import trace_context

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVarTuple
 import psycopg
 from typing_extensions import TypeVar
 
-from pgrouse import events
 from pgrouse.client.call import Call
 from pgrouse.client.calls.processing.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
-from pgrouse.event_logger import log
 from pgrouse.handlers.ctx.event import Events, to_wait
 from pgrouse.handlers.ctx.message_view import MessageView
 from pgrouse.handlers.ctx.own_completion import OwnCompletion
@@ -32,6 +30,8 @@ from pgrouse.handlers.ctx.transaction import Transaction
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.outcome import UNCHANGED, Ack, Outcome, Reject, Retry, encode_output
 from pgrouse.handlers.runtime import HandlerRuntime
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.publishing.published import Published
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine

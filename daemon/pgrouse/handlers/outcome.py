@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
-from pgrouse import jsonb
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
-from pgrouse.error_line import to_storable_text
+from pgrouse.values import jsonb
+from pgrouse.values.error_line import to_storable_text
 
 MESSAGE_CHARS = 2000  # how many characters of an exception's message are kept
 OUTPUT_BYTES = 1024 * 1024

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.event_logger import log
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.context import AsyncContext, Context
@@ -17,6 +15,8 @@ from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Ack
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 
 class Single:

@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from pgrouse import events
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.metrics.health import Health, HealthCheck
 
 # Requests at once; a client that comes when all are busy is disconnected, and asks again at the next scrape.

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
-from pgrouse import events
 from pgrouse.errors import ConfigError
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import stop_signals
 
 Changes: TypeAlias = Iterator[set[str]]

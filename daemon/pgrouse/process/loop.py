@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
-from pgrouse.backoff import FailureLog
 from pgrouse.database.database_errors import CONNECTION_ERRORS, explain
 from pgrouse.errors import DatabaseUnreachable, ExitCode
+from pgrouse.process.backoff import FailureLog
 from pgrouse.process.new_thread import call_in_new_thread
 
 if TYPE_CHECKING:

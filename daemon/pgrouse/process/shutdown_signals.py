@@ -10,8 +10,8 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 
-from pgrouse import events
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import stop_signals
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvents

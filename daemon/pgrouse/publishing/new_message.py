@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from pgrouse import jsonb
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.crypto.envelope import ENCRYPTED_BY, MAGIC
 from pgrouse.errors import InvalidMessage
-from pgrouse.printable import INVISIBLE
+from pgrouse.values import jsonb
+from pgrouse.values.printable import INVISIBLE
 
 if TYPE_CHECKING:
-    from pgrouse.config.policy_options import BackoffKind, BackoffOptions
+    from pgrouse.config.policy.policy_options import BackoffKind, BackoffOptions
     from pgrouse.crypto.cipher import Cipher
 
 TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
@@ -357,7 +357,7 @@ def own_policy_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: settings[name] for name in OWN_POLICY if settings.get(name) is not None}
     if not given:
         return {}
-    from pgrouse.config.own_policy import read_own_policy  # noqa: PLC0415 - slow to import: few publishers need it
+    from pgrouse.config.policy.own_policy import read_own_policy  # noqa: PLC0415 - slow to import: few publishers need it
 
     try:
         read = read_own_policy(given)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pgrouse.config.payload_schema import PayloadSchema, compile_schema
+from pgrouse.config.policy.payload_schema import PayloadSchema, compile_schema
 from pgrouse.errors import InvalidPayload
-from pgrouse.topic_pattern import find
+from pgrouse.values.topic_pattern import find
 
 READ = """
     SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text),

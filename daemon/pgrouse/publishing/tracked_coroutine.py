@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar, cast
 
-from pgrouse import events
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 T = TypeVar("T")
 U = TypeVar("U")

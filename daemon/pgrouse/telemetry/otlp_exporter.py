@@ -9,8 +9,8 @@ from opentelemetry.exporter.otlp.proto.http import metric_exporter, trace_export
 from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from pgrouse import events
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 
 class ExportLogFilter(logging.Filter):

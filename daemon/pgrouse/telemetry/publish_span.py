@@ -9,11 +9,11 @@ from typing import Any
 
 from opentelemetry import trace
 
-from pgrouse import jsonb
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import MessagingOperation, server_attributes
 from pgrouse.telemetry.trace_context import TRACEPARENT, P
+from pgrouse.values import jsonb
 
 # Longer headers get no context: they may be near the limit, and tracing must not cause a rejected message.
 MAX_HEADER_CHARS = 8192

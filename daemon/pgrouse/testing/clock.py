@@ -8,9 +8,9 @@ from typing import Any
 
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
+from pgrouse.database.run_sync import run_sync
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.statement import Statement
-from pgrouse.run_sync import run_sync
 
 SET = "SELECT set_config('messages.fake_now', %(moment)s::text, false)"
 LATER = "SELECT set_config('messages.fake_now', (messages.now() + %(moment)s::text::interval)::text, false)"

@@ -16,6 +16,7 @@ from pgrouse.client.calls.processing.claim import claim
 from pgrouse.client.calls.processing.settle import completion_states
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
+from pgrouse.database.run_sync import run_sync
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.declaration.lifespan import Lifespan
@@ -23,7 +24,6 @@ from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.drivers.driver import Driver
-from pgrouse.run_sync import run_sync
 from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.driver_call import run_on_driver
 from pgrouse.testing.handler_call import (
@@ -36,7 +36,7 @@ from pgrouse.testing.handler_call import (
     run_handler_async,
 )
 from pgrouse.testing.runtime import OtherConnection, TestConnection, TestRuntime, is_async
-from pgrouse.topic_pattern import by_topic
+from pgrouse.values.topic_pattern import by_topic
 
 if TYPE_CHECKING:
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection

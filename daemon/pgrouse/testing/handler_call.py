@@ -10,7 +10,7 @@ from typing import Any
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.handlers import outcome
-from pgrouse.handlers.attempt_context import CleanContext, InContext
+from pgrouse.handlers.attempt.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.ctx.publish_tracker import check_awaited
 from pgrouse.handlers.declaration import loader

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from pgrouse import jsonb
 from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.errors import EventTimeout
@@ -16,6 +15,7 @@ from pgrouse.handlers.outcome import EventWait, Outcome
 from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.handler_call import completed_by, handler_of, run_handler, run_handler_async
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
+from pgrouse.values import jsonb
 
 if TYPE_CHECKING:
     from pgrouse.testing.attempt import AttemptHere

@@ -14,8 +14,8 @@ from psycopg import sql
 
 from pgrouse import devdb
 from pgrouse.database import session_settings
+from pgrouse.database.install import schema
 from pgrouse.devdb.sessions import end_sessions
-from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
 NAME = "testing"

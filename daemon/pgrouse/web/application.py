@@ -10,12 +10,12 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from pgrouse import events
 from pgrouse.config.config import Config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration.loader import find_redact
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import loop
 from pgrouse.web import metrics, pages, v1
 from pgrouse.web.access.database_pool import DatabasePool

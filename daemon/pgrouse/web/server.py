@@ -12,12 +12,12 @@ import uvicorn
 from fastapi import FastAPI
 from psycopg import errors as pg
 
-from pgrouse import events, log
 from pgrouse.client.call import run as run_call
 from pgrouse.client.queries.token import has_tokens
 from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
-from pgrouse.event_logger import log as logger
+from pgrouse.logging import events, log
+from pgrouse.logging.event_logger import log as logger
 from pgrouse.process import stop_signals, systemd
 from pgrouse.web.access import listen_socket
 from pgrouse.web.access.database_pool import DatabasePool

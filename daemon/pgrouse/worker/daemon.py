@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pgrouse import events
 from pgrouse.config import config
 from pgrouse.errors import ConfigError, ExitCode, LifespanFailed, PgrouseError
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.handler import Handler
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import loop, stop_signals, systemd
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.process.shutdown import Requester

@@ -13,14 +13,14 @@ from datetime import timedelta
 
 import psycopg
 
-from pgrouse import events
-from pgrouse.backoff import jittered
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.maintenance import TickTask, tick
 from pgrouse.client.calls.processing.claim import raise_low_water
 from pgrouse.client.calls.schedule import fire_schedules, next_schedule_due
 from pgrouse.client.connection import database
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.process.backoff import jittered
 from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.execution.schema_cache import SchemaCache
 

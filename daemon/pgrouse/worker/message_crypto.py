@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from pgrouse import events
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.crypto import envelope
 from pgrouse.crypto.cipher import mark_headers
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
-from pgrouse.error_line import to_storable_text
 from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
-from pgrouse.event_logger import log
 from pgrouse.handlers.outcome import Defer, Outcome, describe
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.values.error_line import to_storable_text
 
 if TYPE_CHECKING:
     from pgrouse.client.message import Message

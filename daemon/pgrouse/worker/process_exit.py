@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NoReturn
 
-from pgrouse import events
 from pgrouse.errors import ExitCode
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import standard_streams, stop_signals
 
 # After the last settle: how long threads and tasks that handlers started may take to end.

@@ -18,9 +18,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.alerts.delivery import delivery_loops
-from pgrouse.backoff import jittered
 from pgrouse.client.apply import configuration_change
 from pgrouse.client.apply.configuration_change import AnyChange
 from pgrouse.client.apply.schedule_change import ScheduleChange
@@ -29,20 +27,22 @@ from pgrouse.client.connection.database import Database
 from pgrouse.config import config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.configured_cipher import require_cipher
+from pgrouse.database.install import schema
 from pgrouse.database.schema_name import schema_name, use_schema
 from pgrouse.errors import LifespanFailed
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.declaration.lifespan import Lifespan
 from pgrouse.handlers.encryption import Encryption, NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
-from pgrouse.install import schema
-from pgrouse.log import secrets_of
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.logging.log import secrets_of
 from pgrouse.process import loop
+from pgrouse.process.backoff import jittered
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
-from pgrouse.topic_pattern import is_pattern
+from pgrouse.values.topic_pattern import is_pattern
 from pgrouse.worker.child import child_process, django_connections
 from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
 from pgrouse.worker.execution.executor import HandlerExecutor
@@ -51,13 +51,13 @@ from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.health import DaemonParts, HealthProbe
-from pgrouse.worker.log_capture import LogCapture
 from pgrouse.worker.loop.claim_loop import ClaimLoop
 from pgrouse.worker.loop.claim_planner import ClaimPlanner
 from pgrouse.worker.loop.heartbeat import Heartbeat, Registration, WorkerRequests
 from pgrouse.worker.loop.listener import Listener, ListenerMode, Prober
 from pgrouse.worker.maintenance import MaintenanceLoop
 from pgrouse.worker.message_crypto import MessageCrypto
+from pgrouse.worker.reporting.log_capture import LogCapture
 from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
 from pgrouse.worker.reporting.metrics_reporter import MetricsReporter
 from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
@@ -522,6 +522,6 @@ def _observer(settings: config.Config, worker: str) -> Observer:
     if not settings.otel.enabled:
         return NO_OBSERVER
     from pgrouse.telemetry import providers  # noqa: PLC0415 - extra otel
-    from pgrouse.worker.telemetry import Telemetry  # noqa: PLC0415 - extra otel
+    from pgrouse.worker.reporting.telemetry import Telemetry  # noqa: PLC0415 - extra otel
 
     return Telemetry(worker, providers.set_providers(settings.otel, worker).shutdown)

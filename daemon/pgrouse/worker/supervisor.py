@@ -13,11 +13,11 @@ import sys
 from contextlib import suppress
 from functools import cache, partial
 
-from pgrouse import events
-from pgrouse.backoff import backoff_s
 from pgrouse.errors import ExitCode
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import loop, stop_signals, systemd
+from pgrouse.process.backoff import backoff_s
 from pgrouse.process.shutdown_signals import deliver_on_loop
 from pgrouse.process.systemd import Watchdog
 from pgrouse.worker import supervisor_link

@@ -17,18 +17,18 @@ from typing import Any, TypedDict, Unpack
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.config import config
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database.database_errors import explain_database_error
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, LifespanFailed, PgrouseError
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.declaration.discovery import with_declared
 from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import Handler
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.owner import OwnerProcess

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pgrouse import jsonb
 from pgrouse.client.call import run
 from pgrouse.client.calls.processing.run import results
 from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.config import duration
-from pgrouse.error_line import to_storable_text
 from pgrouse.errors import ConfigError, InvalidMessage
+from pgrouse.values import jsonb
+from pgrouse.values.error_line import to_storable_text
 from pyspark_pgrouse.claim.claim_client import SETTLE_ROWS, ClaimClient
 from pyspark_pgrouse.claim.claim_ref import ClaimRef, unzip
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgrouse import jsonb, printable
-from pgrouse.config.own_policy import read_own_policy
-from pgrouse.config.payload_schema import SchemaUnusable
+from pgrouse.config.policy.own_policy import read_own_policy
+from pgrouse.config.policy.payload_schema import SchemaUnusable
 from pgrouse.errors import InvalidPayload
 from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_ID, MAX_WAIT, ON_CONFLICT
 from pgrouse.publishing.schema_cache import SchemaSnapshot
+from pgrouse.values import jsonb, printable
 from pyspark_pgrouse.publish.columns import CORRUPT
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgrouse.config.own_policy import read_own_policy
+from pgrouse.config.policy.own_policy import read_own_policy
 from pgrouse.errors import ConfigError
 from pgrouse.publishing.new_message import TOPIC
 from pgrouse.publishing.publish_statement import NO_COLUMNS

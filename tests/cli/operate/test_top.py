@@ -25,7 +25,7 @@ def test_top_without_a_terminal_names_the_alternative(pgrouse: Shell, options: l
 def test_top_without_textual_names_the_package_to_install(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ["textual", *(name for name in sys.modules if name.startswith("textual."))]:
         monkeypatch.setitem(sys.modules, name, None)
-    for name in [name for name in sys.modules if name.startswith("pgrouse.top.")]:
+    for name in [name for name in sys.modules if name.startswith("pgrouse.cli.top.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("pgrouse.cli.operate.top._is_on_terminal", lambda: True)
 

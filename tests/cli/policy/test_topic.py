@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Queue

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrouse import events
+from pgrouse.logging import events
 from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgrouse import migrate, publish, use_schema
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 from tests.daemon.process import Daemon, Fleet
 from tests.docs.page import Page
 from tests.server.postgres import Database, Postgres

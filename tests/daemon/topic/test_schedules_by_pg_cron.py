@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgrouse.install import pg_cron as cron
+from pgrouse.database.install import pg_cron as cron
 from tests.cron.minute import knows_seconds, tick_each_second, until_its_middle
 from tests.daemon.process import Fleet
 from tests.daemon.topic.test_schedules import assert_exactly_once, lateness_s, stop_schedules

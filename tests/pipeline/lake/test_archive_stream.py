@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from pgrouse.database.install.schema import migrate
 from pgrouse.errors import ConfigError
-from pgrouse.install.schema import migrate
 from pyspark_pgrouse import position
 from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.read import archive_stream

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse import topic_pattern
+from pgrouse.values import topic_pattern
 from tests.sql.queue import Listener, Queue
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from pgrouse import error_line
 from pgrouse.handlers.outcome import describe
+from pgrouse.values import error_line
 from tests.sql.queue import Queue
 
 # messages.error_fingerprint: errors that differ only in their particulars have the same fingerprint.
@@ -194,7 +194,7 @@ def test_errors_of_any_length_and_any_characters_have_a_fingerprint(queue: Queue
     assert len(queue.call("error_fingerprint", error)) == 16
 
 
-# error_line: error_line: the line that names an error. pgrouse.error_line has the same rule, as has cut_error.
+# error_line: error_line: the line that names an error. pgrouse.values.error_line has the same rule, as has cut_error.
 
 FRAME = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order.as_json())\n'
 TRACEBACK = "Traceback (most recent call last):\n" + FRAME

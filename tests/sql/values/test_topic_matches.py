@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgrouse import topic_pattern
+from pgrouse.values import topic_pattern
 from tests.sql.queue import Queue
 
 # Few levels, so that patterns and topics often have some in common.

@@ -22,13 +22,13 @@ from pgrouse import Defer, Fail, LockLost, Reject, Retry
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
-from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
 from pgrouse.handlers.batch import Batch, BatchContext, Item
 from pgrouse.handlers.declaration import loader as handlers
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
+from pgrouse.values.error_line import ERROR_BYTES
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from tests.unit.worker.test_executor import Gate, ends, executor_of, nothing, until

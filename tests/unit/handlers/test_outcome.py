@@ -17,8 +17,8 @@ from pydantic import BaseModel
 import pgrouse
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
-from pgrouse.error_line import ERROR_BYTES, to_storable_text
 from pgrouse.handlers.outcome import Defer, Retry, describe, to_settlement
+from pgrouse.values.error_line import ERROR_BYTES, to_storable_text
 
 # The folder of pgrouse in tracebacks; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)

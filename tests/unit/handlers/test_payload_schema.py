@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.config.payload_schema import PROBLEMS, SchemaUnusable, compile_schema
+from pgrouse.config.policy.payload_schema import PROBLEMS, SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
 
 ORDER = {

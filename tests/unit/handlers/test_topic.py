@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from pgrouse import AsyncBatchContext, AsyncContext, Context, Item, Reject, topic
-from pgrouse.config import policy_options
 from pgrouse.config.config import ChannelPolicy, TopicSettings
-from pgrouse.config.policy_settings import Backoff, Breaker, TopicPolicy
+from pgrouse.config.policy import policy_options
+from pgrouse.config.policy.policy_settings import Backoff, Breaker, TopicPolicy
 from pgrouse.config.schedules import ScheduleSettings
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.handlers.declaration import topic_options

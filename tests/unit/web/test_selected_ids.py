@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgrouse.web.http.problem import Problem
-from pgrouse.web.pages.bulk_action import _ids
+from pgrouse.web.pages.messages.bulk_action import _ids
 
 
 @pytest.mark.parametrize("text", ["0" * 25 + "9" * 5000, "9" * 5000, str(2**63), "-1", "1.5", "x", "٣", "1e3", "0x1"])

@@ -13,6 +13,9 @@ from pgrouse.alerts.notice import QueueInfo, make_test_notice
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.alerts.validate import validate_sinks
+from pgrouse.cli.terminal.command import CliSession, CommandGroup
+from pgrouse.cli.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls.monitoring import alert as alert_calls
 from pgrouse.client.clock import now
@@ -26,12 +29,9 @@ from pgrouse.client.queries.alert import (
     set_thresholds,
 )
 from pgrouse.config import dsn
-from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
-from pgrouse.format import plural, show_age, show_ago
-from pgrouse.terminal.command import CliSession, CommandGroup
-from pgrouse.terminal.param_types import DURATION, TIMESTAMP
-from pgrouse.terminal.table import Column
+from pgrouse.values.error_line import last_line
+from pgrouse.values.format import plural, show_age, show_ago
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,8 @@ def run(session: CliSession) -> int:
     config = session.config
     _refuse_without_sinks(config.alerts.to)
 
-    from pgrouse import log  # noqa: PLC0415 - slow to import: no other command logs
     from pgrouse.alerts import process  # noqa: PLC0415 - slow to import: the loops of a process
+    from pgrouse.logging import log  # noqa: PLC0415 - slow to import: no other command logs
 
     validate_sinks(config)
     log.setup(config)

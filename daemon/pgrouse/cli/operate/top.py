@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import click
 
+from pgrouse.cli.terminal.command import CliSession, Command
+from pgrouse.cli.terminal.param_types import DURATION
 from pgrouse.client.connection.database import Database
 from pgrouse.errors import ConfigError
-from pgrouse.terminal.command import CliSession, Command
-from pgrouse.terminal.param_types import DURATION
 
 
 @click.command(cls=Command)
@@ -26,7 +26,7 @@ def top(session: CliSession, interval: timedelta) -> None:
     if not timedelta(seconds=0.2) <= interval <= timedelta(hours=1):
         raise click.BadParameter("use 200ms to 1h", param_hint="--interval")
     try:
-        from pgrouse.top.app import Top  # noqa: PLC0415 - extra top
+        from pgrouse.cli.top.app import Top  # noqa: PLC0415 - extra top
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("pgrouse"):
             raise

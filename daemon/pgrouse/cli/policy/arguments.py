@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from pgrouse.config import policy_text
-from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
-from pgrouse.config.policy_text import InvalidPolicy, model_of
-from pgrouse.terminal.command import Command
+from pgrouse.cli.terminal.command import Command
+from pgrouse.config.policy import policy_text
+from pgrouse.config.policy.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
+from pgrouse.config.policy.policy_text import InvalidPolicy, model_of
 
 if TYPE_CHECKING:
-    from pgrouse.config.policy_settings import PolicySetting
+    from pgrouse.config.policy.policy_settings import PolicySetting
 
 
 class PolicyCommand(Command):

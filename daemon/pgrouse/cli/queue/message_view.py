@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pgrouse.cli.terminal.command import CliSession
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import Reason, explain
@@ -20,11 +21,10 @@ from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_logs, find_
 from pgrouse.config.duration import show
 from pgrouse.crypto import envelope
 from pgrouse.crypto.configured_cipher import require_cipher
-from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
-from pgrouse.format import harmless, show_age, show_ago, show_progress
-from pgrouse.jsonb import Raw
-from pgrouse.terminal.command import CliSession
+from pgrouse.values.error_line import last_line
+from pgrouse.values.format import harmless, show_age, show_ago, show_progress
+from pgrouse.values.jsonb import Raw
 
 LONGEST = 20_000  # characters of one value that a terminal is given
 LOG_LINES = 50  # of each attempt, for a terminal

@@ -20,9 +20,9 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.policy import lock_policies
 from pgrouse.client.queries.topic import add_subscription, find_policies, find_subscriptions
 from pgrouse.config.duration import parse
-from pgrouse.config.policy_settings import NESTED, Backoff, ChannelPolicy, PolicyTable, TopicPolicy
+from pgrouse.config.policy.policy_settings import NESTED, Backoff, ChannelPolicy, PolicyTable, TopicPolicy
+from pgrouse.config.policy.topic_policy import DEFAULTS, DesiredPolicy, column, given_settings, show, show_setting
 from pgrouse.config.setting_types import Keyword
-from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, column, given_settings, show, show_setting
 
 JSON_SETTINGS = ("backoff", "breaker", "payload_schema")
 LONGEST = 100  # characters of a value in a diff

@@ -21,9 +21,9 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.policy import lock_policies
 from pgrouse.client.queries import schedule
 from pgrouse.config.config import Config
+from pgrouse.config.policy.topic_policy import show
 from pgrouse.config.schedules import ScheduleSettings
-from pgrouse.config.topic_policy import show
-from pgrouse.jsonb import encode
+from pgrouse.values.jsonb import encode
 
 LONGEST = 100  # characters of a value in a diff
 JSON_COLUMNS = ("payload", "headers", "backoff")

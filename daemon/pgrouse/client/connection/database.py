@@ -14,13 +14,13 @@ from psycopg import AsyncConnection, Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse.backoff import FailureLog
 from pgrouse.client.connection import pooler
 from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.pooled import FAILURES, AsyncPoolConnection, PoolConnection
 from pgrouse.database import connection_schema, search_path, session_settings
 from pgrouse.database.schema_name import schema_name
 from pgrouse.errors import ConfigError, DatabaseUnreachable
+from pgrouse.process.backoff import FailureLog
 
 if TYPE_CHECKING:
     import pgrouse.config.config as config  # noqa: PLR0402

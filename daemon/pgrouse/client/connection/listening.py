@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import psycopg
 
-from pgrouse.backoff import FailureLog
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.connection.database import Database, close
 from pgrouse.database.database_errors import CONNECTION_ERRORS
+from pgrouse.process.backoff import FailureLog
 
 T = TypeVar("T")
 

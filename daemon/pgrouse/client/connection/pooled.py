@@ -1,6 +1,6 @@
 """The connections of pools, which log when a pool cannot connect, as loops log it.
 
-psycopg logs each try of each pool as a text, with the addresses of objects in it; `log.py` switches that off.
+psycopg logs each try of each pool as a text, with the addresses of objects in it; `logging/log.py` switches that off.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Self
 import psycopg
 from psycopg.rows import Row
 
-from pgrouse.backoff import FailureLog
+from pgrouse.process.backoff import FailureLog
 
 # The key of a pool's `kwargs` that names its log of failures.
 FAILURES = "failures"

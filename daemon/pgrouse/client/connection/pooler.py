@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import psycopg
 from psycopg import capabilities, errors
 
-from pgrouse.run_sync import run_sync
+from pgrouse.database.run_sync import run_sync
 
 AnyConnection: TypeAlias = "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]"
 Execute = Callable[..., Awaitable["psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]"]]

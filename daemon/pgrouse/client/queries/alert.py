@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from pgrouse.client.call import Call, first, nothing, query_call, select_call
 from pgrouse.client.queries.topic_filter import VISIBLE, as_array
 from pgrouse.config.duration import AnyDuration, parse, to_timedelta
-from pgrouse.config.topic_policy import DEFAULTS
+from pgrouse.config.policy.topic_policy import DEFAULTS
 from pgrouse.errors import InvalidSetting
 
 INCIDENTS = f"""

@@ -11,7 +11,7 @@ from pgrouse.client.call import Call, decoded, first, nothing, query_call, selec
 from pgrouse.client.queries.message import STATE
 from pgrouse.client.queries.topic_filter import VISIBLE, WANTED, as_array
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.policy_options import BackoffKind, BackoffOptions
+from pgrouse.config.policy.policy_options import BackoffKind, BackoffOptions
 
 LOCAL_TIMES = b"""
   SELECT pg_catalog.to_char(t.at AT TIME ZONE %s, 'Dy YYYY-MM-DD HH24:MI:SS')

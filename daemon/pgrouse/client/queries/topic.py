@@ -10,9 +10,9 @@ from typing import Any
 
 from pgrouse.client.call import Call, Rows, query_call, select_call
 from pgrouse.client.queries.topic_filter import WANTED
-from pgrouse.config.policy_settings import TopicPolicy
-from pgrouse.config.topic_policy import DEFAULTS
-from pgrouse.topic_pattern import patterns_of
+from pgrouse.config.policy.policy_settings import TopicPolicy
+from pgrouse.config.policy.topic_policy import DEFAULTS
+from pgrouse.values.topic_pattern import patterns_of
 
 Policy = dict[str, Any]
 

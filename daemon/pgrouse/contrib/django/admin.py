@@ -27,7 +27,7 @@ from pgrouse.client.redrive import REDRIVEN_OUTCOMES
 from pgrouse.contrib.django import project
 from pgrouse.contrib.django.models import DeadMessage, QueuedMessage, WaitingMessage
 from pgrouse.errors import MessageNotFound, PgrouseError
-from pgrouse.format import plural
+from pgrouse.values.format import plural
 
 # The maximum number of messages in a list; filters and the search find others.
 LISTED = 1000

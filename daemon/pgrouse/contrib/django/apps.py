@@ -15,9 +15,9 @@ from pgrouse.client.apply import configuration_change
 from pgrouse.config.config import Config
 from pgrouse.contrib.django import project
 from pgrouse.database import schema_name, session_settings
+from pgrouse.database.install import schema
 from pgrouse.errors import PgrouseError
 from pgrouse.handlers.declaration.discovery import with_declared
-from pgrouse.install import schema
 
 
 def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None:

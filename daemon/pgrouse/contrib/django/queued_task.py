@@ -17,7 +17,7 @@ from typing import Any, cast
 from django.utils.module_loading import autodiscover_modules
 
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.policy_options import BackoffKind, BackoffOptions
+from pgrouse.config.policy.policy_options import BackoffKind, BackoffOptions
 from pgrouse.config.source import Key, Origin
 from pgrouse.contrib.django.task_api import (
     DEFAULT_TASK_PRIORITY,

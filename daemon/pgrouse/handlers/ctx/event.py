@@ -15,13 +15,13 @@ from pgrouse.client.message import Message
 from pgrouse.client.signal_url import NO_ADDRESS, signal_url
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
+from pgrouse.database.run_sync import run_sync
 from pgrouse.errors import EventTimeout, InvalidEvent, LockLost
 from pgrouse.handlers.ctx.step import AsyncStepConnection, BlockingStepConnection, ask
 from pgrouse.handlers.outcome import EventWait
 from pgrouse.handlers.return_type import ReturnType
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.publishing.new_message import LABEL
-from pgrouse.run_sync import run_sync
 
 T = TypeVar("T")
 # Returns how a handler reaches the database. It is called when it asks: a child process cannot, and need not.

@@ -11,10 +11,10 @@ from pydantic_core import from_json
 
 from pgrouse.client.calls.workflow import EndedPredecessor, predecessors
 from pgrouse.client.message import Message
+from pgrouse.database.run_sync import run_sync
 from pgrouse.errors import LockLost
 from pgrouse.handlers.ctx.step import AsyncStepConnection, BlockingStepConnection, FindConnection, ask
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.run_sync import run_sync
 
 
 @dataclass(frozen=True, slots=True)

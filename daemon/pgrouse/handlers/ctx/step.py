@@ -19,18 +19,18 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 
-from pgrouse import jsonb
-from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.processing.run import load_steps, save_step
 from pgrouse.client.message import Message
+from pgrouse.database.run_sync import run_sync
 from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
 from pgrouse.handlers.ctx import step_transaction
 from pgrouse.handlers.ctx.publish_tracker import PublishTracker
 from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool, HandlerRuntime
+from pgrouse.process.backoff import FailureLog, backoff_s
 from pgrouse.publishing.new_message import LABEL
-from pgrouse.run_sync import run_sync
+from pgrouse.values import jsonb
 
 MAX_BYTES = 1024 * 1024
 T = TypeVar("T")

@@ -17,12 +17,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse import events, jsonb
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblem, ConfigProblems, ConfigSource, Key, Origin
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.handlers.declaration.source_place import error_place, show_path
 from pgrouse.handlers.declaration.topic import DeclaredSchedule, Place, Topic
+from pgrouse.logging import events
+from pgrouse.values import jsonb
 
 # Use the standard library's logger: a command that only checks a configuration sets up no logging, and then nothing is
 # printed.

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any
 
-from pgrouse import events
 from pgrouse.errors import LifespanFailed
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration.source_place import error_place
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 Manager = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 LifespanFunction = Callable[[], Manager]

@@ -15,11 +15,9 @@ from typing import Any, cast, get_type_hints
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 
-from pgrouse import events
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError
 from pgrouse.errors import ConfigError
-from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy, to_strategy
 from pgrouse.handlers.declaration.batch_options import find_batch_problems, to_batch_options
 from pgrouse.handlers.declaration.context_kind import (
@@ -35,6 +33,8 @@ from pgrouse.handlers.declaration.lifespan import LifespanFunction
 from pgrouse.handlers.declaration.middleware import with_middleware
 from pgrouse.handlers.declaration.topic import Topic
 from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
 DEFAULT_CHILDREN = 4

@@ -14,14 +14,14 @@ from pydantic_core import to_json
 from typing_extensions import TypeVar
 
 from pgrouse.client.message_result import MessageResult
-from pgrouse.client.wait_for import wait_for
-from pgrouse.client.waiter import Waiter
+from pgrouse.client.waiting.wait_for import wait_for
+from pgrouse.client.waiting.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
 from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import ContentKind
-from pgrouse.error_line import error_line
 from pgrouse.errors import InvalidResult, MessageNotFound, MessageUnsuccessful
 from pgrouse.publishing.published import Published
+from pgrouse.values.error_line import error_line
 
 if TYPE_CHECKING:
     from pgrouse.client.async_client import AsyncClient

@@ -30,7 +30,7 @@ from pgrouse.handlers.return_type import ReturnType, find_return_type
 from pgrouse.publishing.new_message import MessageOptions, NewMessage
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
-from pgrouse.topic_pattern import is_pattern, matches
+from pgrouse.values.topic_pattern import is_pattern, matches
 
 if TYPE_CHECKING:
     from pgrouse.client.async_client import AsyncClient

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, get_args, get_type_hints
 from pgrouse.client.queries.schedule import ScheduleParts
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.policy_options import BackoffOptions, BreakerOptions, KeywordText, PolicyOptions
+from pgrouse.config.policy.policy_options import BackoffOptions, BreakerOptions, KeywordText, PolicyOptions
 
 
 class ChannelOptions(TypedDict, total=False):

@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
+from pgrouse.database.run_sync import run_sync
 from pgrouse.database.schema_name import SchemaName
 from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.statement import Statement
-from pgrouse.run_sync import run_sync
 
 T = TypeVar("T")
 Row = tuple[Any, ...]

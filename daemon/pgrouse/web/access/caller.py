@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pgrouse.topic_pattern import matches
+from pgrouse.values.topic_pattern import matches
 
 if TYPE_CHECKING:
     from pgrouse.web.access.redaction import Redactor

@@ -17,13 +17,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from pgrouse.backoff import FailureLog
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.connection import pooler
 from pgrouse.client.connection.database import Database as DatabaseConnector
 from pgrouse.client.connection.pooled import FAILURES, AsyncPoolConnection
 from pgrouse.config.config import Config
 from pgrouse.database import connection_schema, session_settings
+from pgrouse.process.backoff import FailureLog
 from pgrouse.process.owner import OwnerProcess
 from pgrouse.web.access.caller import Caller
 

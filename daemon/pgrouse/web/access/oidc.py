@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pgrouse import events
 from pgrouse.config.config import Config
 from pgrouse.config.oidc import OidcAccess, OidcSettings
 from pgrouse.errors import ConfigError
-from pgrouse.event_logger import log
-from pgrouse.printable import printable
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.values.printable import printable
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.http.problem import Problem, unavailable
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pgrouse import events, jsonb
 from pgrouse.crypto import envelope
 from pgrouse.errors import InvalidMessage
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.values import jsonb
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.http.problem import Problem
 

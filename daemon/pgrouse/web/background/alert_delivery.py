@@ -10,11 +10,11 @@ import socket
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from pgrouse import events
 from pgrouse.alerts.delivery import delivery_loops
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.errors import ConfigError
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.web.background.permission import Permission, PermittedLoop
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from secrets import token_hex
 
 import psycopg
 
-from pgrouse.backoff import FailureLog
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing.wake import arm, ready_topics
 from pgrouse.client.calls.processing.worker import unregister_worker
 from pgrouse.client.connection.listening import ListenConnection
 from pgrouse.process import loop
-from pgrouse.topic_pattern import patterns_of
+from pgrouse.process.backoff import FailureLog
+from pgrouse.values.topic_pattern import patterns_of
 from pgrouse.web.access.database_pool import DatabasePool
 from pgrouse.web.http.problem import Problem
 

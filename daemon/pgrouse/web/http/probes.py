@@ -9,7 +9,7 @@ import psycopg
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from pgrouse.install import schema
+from pgrouse.database.install import schema
 
 router = APIRouter()
 

@@ -16,10 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pgrouse import errors, events
+from pgrouse import errors
 from pgrouse.config.dsn import redact
 from pgrouse.config.validation_text import describe
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 MEDIA_TYPE = "application/problem+json"
 # What the framework says in other words.

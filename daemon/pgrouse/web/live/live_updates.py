@@ -23,9 +23,9 @@ from fastapi import APIRouter, Request
 from psycopg_pool import PoolTimeout, TooManyRequests
 from starlette.responses import Response, StreamingResponse
 
-from pgrouse import events
 from pgrouse.config.dsn import redact
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process import loop
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import DatabasePool

@@ -268,7 +268,9 @@ async def run_step(request: Request, caller: Caller, step: BulkStep, **shown: st
         # Nothing of this batch was done, and all of those before it: from here the user may try again.
         error = database_problem(exc).detail
     request.app.state.live_updates.notify()
-    template = "bulk_action/progress.html" if request.headers.get("hx-request") else "bulk_action.html"
+    template = (
+        "messages/bulk_action/progress.html" if request.headers.get("hx-request") else "messages/bulk_action/page.html"
+    )
     return render(request, template, step=step, error=error, **shown)
 
 

@@ -17,10 +17,11 @@ from cron_descriptor import (
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from pgrouse import error_line, runbooks
+from pgrouse.alerts import runbooks
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
 from pgrouse.config.duration import show as show_setting
-from pgrouse.format import harmless, show_age, show_ago, show_estimate
+from pgrouse.values import error_line
+from pgrouse.values.format import harmless, show_age, show_ago, show_estimate
 
 CODE = re.compile("`([^`]+)`")
 SEPARATORS = re.compile("(?<=[.:_-])(?=.)")

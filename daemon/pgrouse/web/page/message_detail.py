@@ -15,7 +15,7 @@ from pgrouse.client.message_state import DEAD, LIVE, WAITING
 from pgrouse.client.queries.message import NEVER, find_logs, find_steps, read_shown
 from pgrouse.client.queries.workflow import workflow_of
 from pgrouse.crypto import envelope
-from pgrouse.format import ShownProgress, harmless, show_age, show_progress
+from pgrouse.values.format import ShownProgress, harmless, show_age, show_progress
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.access.redaction import shown_json, shown_log

@@ -16,10 +16,10 @@ import psycopg
 
 from pgrouse.client.apply import policy_change
 from pgrouse.client.apply.policy_change import SettingChange
-from pgrouse.config.policy_settings import NESTED, SETTINGS, PolicySetting, TopicPolicy
-from pgrouse.config.policy_text import InvalidPolicy, read_policy
+from pgrouse.config.policy.policy_settings import NESTED, SETTINGS, PolicySetting, TopicPolicy
+from pgrouse.config.policy.policy_text import InvalidPolicy, read_policy
+from pgrouse.config.policy.topic_policy import DEFAULTS, DesiredPolicy, given_settings, show_setting
 from pgrouse.config.setting_types import Keyword
-from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, given_settings, show_setting
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import DatabasePool, Row
 

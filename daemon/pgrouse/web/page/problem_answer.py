@@ -69,8 +69,8 @@ def problem_page(request: Request, problem: Problem) -> Response:
     if problem.status == 401 and (request.method == "GET" or is_part):  # noqa: PLR2004
         return redirect_to_login(request)
     if is_part:  # an action was rejected: the page stays, and shows why
-        response = render(request, "action_result.html", parts={}, text=problem.detail, kind="bad")
+        response = render(request, "frame/action_result.html", parts={}, text=problem.detail, kind="bad")
         return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))
     can_retry = request.method == "GET" and (problem.status >= SERVER_ERROR or problem.status == TOO_MANY)
-    response = render(request, "problem.html", problem=problem.body(), can_retry=can_retry)
+    response = render(request, "frame/problem.html", problem=problem.body(), can_retry=can_retry)
     return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))

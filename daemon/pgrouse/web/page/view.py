@@ -1,7 +1,7 @@
 """Views: pages that are shown, kept up to date while they are open, and acted on.
 
-A view NAME has the template `NAME.html`, which extends base.html, and a folder `NAME/` with one template for each of
-its parts. The page has the part inside an element with the part's id; nothing else of the page changes by itself:
+A view has a folder of templates: `page.html`, which extends frame/base.html, and one template for each of its parts.
+The page has the part inside an element with the part's id; nothing else of the page changes by itself:
 
     <section id="waiting" class="panel">{% include "overview/waiting.html" %}</section>
 
@@ -16,7 +16,7 @@ its parts. The page has the part inside an element with the part's id; nothing e
 returns data for the macro `chart`, by the chart's id. Forms with text to type belong outside of parts.
 
 An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with
-`view.action_result`. All of the class names are in app.css, all macros in macros.html.
+`view.action_result`. All of the class names are in app.css, all macros in frame/macros.html.
 """
 
 from __future__ import annotations
@@ -48,17 +48,22 @@ class View:
     """One kind of page.
 
     Attributes:
-        name: of its template, without the ending.
+        folder: of its templates.
         read: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the
             kind). Raises Problem 404 if there is no such subject.
         parts: the ids of what changes while it is looked at.
         read_measures: reads what the workers measured, after `read`.
     """
 
-    name: str
+    folder: str
     read: ReadContext
     parts: tuple[str, ...]
     read_measures: ReadContext = _read_nothing
+
+    @property
+    def name(self) -> str:
+        """Return its name: the last part of its folder."""
+        return self.folder.rpartition("/")[2]
 
     async def read_all(self, conn: Connection, caller: Caller, subject: str) -> Context:
         """Read all that the page shows."""
@@ -76,15 +81,15 @@ class View:
     def render_parts(self, context: Context, caller: Caller, csrf: str = "") -> dict[str, str]:
         """Return the text of each part."""
         shared = {"caller": caller, "csrf": csrf} | context
-        parts = {part: templates().get_template(f"{self.name}/{part}.html").render(shared) for part in self.parts}
-        return parts | {"problem-count": templates().get_template("problem_count.html").render(shared)}
+        parts = {part: templates().get_template(f"{self.folder}/{part}.html").render(shared) for part in self.parts}
+        return parts | {"problem-count": templates().get_template("frame/problem_count.html").render(shared)}
 
 
 async def show(request: Request, caller: Caller, view: View, subject: str = "", **more: Any) -> HTMLResponse:
     """Answer with the page; templates see `more` too."""
     async with reading(request) as conn:
         context = await view.read_all(conn, caller, subject)
-    return render(request, f"{view.name}.html", **context, **more, live_url=view.live_url(subject))
+    return render(request, f"{view.folder}/page.html", **context, **more, live_url=view.live_url(subject))
 
 
 async def action_result(
@@ -110,7 +115,7 @@ async def action_result(
         context = await view.read_all(conn, caller, subject)
     parts = view.render_parts(context, caller, getattr(request.state, "csrf", ""))
     more = replaced(context) if replaced else {}
-    return render(request, "action_result.html", parts=parts, replaced=more, text=text, kind=kind)
+    return render(request, "frame/action_result.html", parts=parts, replaced=more, text=text, kind=kind)
 
 
 async def redirect(request: Request, path: str) -> Response:

@@ -10,24 +10,19 @@ from pgrouse.web.pages import (
     archive,
     audit,
     batches,
-    bulk_action,
     dead,
     doctor,
     login,
-    message,
-    messages,
     overview,
-    publish,
     reference,
     runbooks,
     schedules,
-    signal,
     tokens,
-    topic,
-    topics,
     workers,
     workflows,
 )
+from pgrouse.web.pages.messages import bulk_action, message, messages, publish, signal
+from pgrouse.web.pages.topics import topic, topics
 
 # Every page is named here: what is not in the list is not served.
 ROUTERS: list[APIRouter] = [

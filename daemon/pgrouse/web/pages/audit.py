@@ -16,7 +16,7 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.audit import end_of_latest, find_actions, known_actions
 from pgrouse.config import duration
-from pgrouse.format import harmless
+from pgrouse.values.format import harmless
 from pgrouse.web.access import redaction
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, reading
@@ -81,7 +81,7 @@ async def audit(request: Request, caller: Viewer) -> Response:
     async with reading(request) as conn:
         context = await VIEW.read_all(conn, caller, subject)
     live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
-    shown = render(request, "audit.html", **context, **live)
+    shown = render(request, "audit/page.html", **context, **live)
     shown.status_code = INVALID if context["error"] else 200
     return shown
 

@@ -13,7 +13,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls import batch as calls
 from pgrouse.client.queries.batch import BatchWord, find_batches
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
-from pgrouse.format import plural
+from pgrouse.values.format import plural
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection
 from pgrouse.web.access.security import Operator, Viewer
@@ -69,7 +69,7 @@ async def read_batch(conn: Connection, caller: Caller, subject: str) -> Context:
 
 
 VIEW = View("batches", read_context, parts=("list",))
-ONE = View("batch", read_batch, parts=("facts",))
+ONE = View("batches/batch", read_batch, parts=("facts",))
 
 
 @router.get("/batches")

@@ -20,7 +20,7 @@ async def doctor(request: Request, caller: Viewer) -> Response:
     doctor_run = current_doctor_run(request.app)
     if "now" in request.query_params:
         await doctor_run.refresh(request.app)
-    return render(request, "doctor.html", doctor_run=doctor_run)
+    return render(request, "doctor/page.html", doctor_run=doctor_run)
 
 
 @router.get("/doctor/findings")

@@ -109,7 +109,7 @@ def _form(request: Request, wanted: str, status: int = 200, *, wrong: str = "", 
     """Return the page to log in, with the reason if it is shown again."""
     oidc: OidcLogin | None = request.app.state.oidc
     label = None if oidc is None else oidc.settings.label
-    shown = render(request, "login.html", next=_inside(wanted), wrong=wrong, refused=refused, label=label)
+    shown = render(request, "login/page.html", next=_inside(wanted), wrong=wrong, refused=refused, label=label)
     shown.status_code = status
     return shown
 
@@ -144,7 +144,7 @@ def _go_on(request: Request, wanted: str) -> Response:
 
     A redirect would be a part of the way from the provider's site, on which browsers do not send the session's cookie.
     """
-    answer = render(request, "logged_in.html", next=_inside(wanted))
+    answer = render(request, "login/logged_in.html", next=_inside(wanted))
     answer.headers["refresh"] = f"0;url={base_path(request.scope)}{quote(_inside(wanted), safe='/?&=%:@!$*+,;~')}"
     return answer
 

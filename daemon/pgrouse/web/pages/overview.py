@@ -152,7 +152,7 @@ async def count_problems(request: Request, caller: Viewer) -> Response:
     """Return the number of problems, for the navigation of a page that is not live."""
     async with reading(request) as conn:
         problems = await read_problems(conn, caller)
-    return render(request, "problem_count.html", problems=problems)
+    return render(request, "frame/problem_count.html", problems=problems)
 
 
 @router.post("/maintenance")

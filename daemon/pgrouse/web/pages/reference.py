@@ -40,7 +40,7 @@ async def show_reference(request: Request) -> Response:
         for method, found in methods.items()
     ]
     context = {"about": api["info"], "tags": api["tags"], "operations": operations, "schemas": schemas.values()}
-    return render(request, "api.html", **context, statuses=PROBLEMS, command=_command)
+    return render(request, "api/page.html", **context, statuses=PROBLEMS, command=_command)
 
 
 async def _known_caller(request: Request) -> Any:

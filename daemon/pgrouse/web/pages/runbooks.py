@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.responses import Response
 
-from pgrouse import runbooks
+from pgrouse.alerts import runbooks
 from pgrouse.web.access.security import identify
 from pgrouse.web.page.page import render
 
@@ -29,7 +29,7 @@ ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!#)[^)]+\)")
 async def show_runbooks(request: Request) -> Response:
     """Show the page."""
     await identify(request)
-    return render(request, "runbooks.html", runbooks=_html(), sections=runbooks.sections())
+    return render(request, "runbooks/page.html", runbooks=_html(), sections=runbooks.sections())
 
 
 @cache

@@ -19,7 +19,7 @@ from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.config.duration import parse
 from pgrouse.config.validation_text import describe
 from pgrouse.errors import PgrouseError
-from pgrouse.jsonb import Raw, decode, encode
+from pgrouse.values.jsonb import Raw, decode, encode
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, run_write
 from pgrouse.web.access.redaction import differs, shown_json
@@ -109,7 +109,7 @@ async def _ticks_of(conn: Connection, found: Schedule) -> list[Row]:
 
 
 VIEW = View("schedules", read_context, parts=("list",))
-ONE = View("schedule", read_schedule, parts=("facts", "ticks", "runs"))
+ONE = View("schedules/schedule", read_schedule, parts=("facts", "ticks", "runs"))
 
 
 @router.get("/schedules")

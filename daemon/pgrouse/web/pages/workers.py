@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
-from pgrouse.topic_pattern import is_pattern
+from pgrouse.values.topic_pattern import is_pattern
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, Row, reading, writing
 from pgrouse.web.access.redaction import shown_json

@@ -14,7 +14,7 @@ from pgrouse.client.calls.workflow import WorkflowMessage
 from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.workflow import latest_workflows
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES
-from pgrouse.format import plural
+from pgrouse.values.format import plural
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, reading, writing
 from pgrouse.web.access.security import Operator, Viewer
@@ -97,7 +97,7 @@ async def read_workflow(conn: Connection, caller: Caller, subject: str) -> Conte
 
 
 VIEW = View("workflows", read_context, parts=("list",))
-ONE = View("workflow", read_workflow, parts=("facts", "drawing", "messages"))
+ONE = View("workflows/workflow", read_workflow, parts=("facts", "drawing", "messages"))
 
 
 @router.get("/workflows")
@@ -115,7 +115,7 @@ async def workflow(request: Request, message_id: str, caller: Viewer) -> Respons
     found = context["workflow"].id
     if found != parse_id(message_id):
         return RedirectResponse(f"/workflows/{found}", 303)
-    return render(request, "workflow.html", **context, live_url=ONE.live_url(subject))
+    return render(request, "workflows/workflow/page.html", **context, live_url=ONE.live_url(subject))
 
 
 @router.post("/workflows/{workflow_id}/cancel")

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.monitoring.search import FoundPage, find_messages
 from pgrouse.client.message_state import DEAD, LIVE, RESULTS, WAITING
 from pgrouse.client.queries.message import previews
 from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage
+from pgrouse.values import jsonb
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row
 from pgrouse.web.access.redaction import check_content_filters

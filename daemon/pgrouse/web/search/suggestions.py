@@ -9,7 +9,7 @@ from typing import Any
 
 from pgrouse.client.call import run_async
 from pgrouse.client.queries import message
-from pgrouse.error_line import last_line
+from pgrouse.values.error_line import last_line
 from pgrouse.web.access.database_pool import Connection, Row
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.search.search import header_filter, places_of

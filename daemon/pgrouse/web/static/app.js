@@ -158,7 +158,7 @@ if (problemCount) {
 
 let clockSkew = Number(meta("now")) * 1000 - Date.now();
 
-// Unit, its seconds, and below which number it is used. The same in Python: pgrouse/format.py.
+// Unit, its seconds, and below which number it is used. The same in Python: pgrouse/values/format.py.
 const UNITS = [["us", 1e-6, 1000], ["ms", 1e-3, 1000], ["s", 1, 120], ["m", 60, 120], ["h", 3600, 48], ["d", 86400, Infinity]];
 
 function duration(seconds) {

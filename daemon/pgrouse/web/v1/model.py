@@ -29,14 +29,14 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from pgrouse import jsonb
 from pgrouse.config import duration
 from pgrouse.config.described_model import DescribedModel
 from pgrouse.config.validation_text import MOMENT, TOPIC
-from pgrouse.jsonb import Raw
-from pgrouse.printable import printable
 from pgrouse.publishing.new_message import FIRST, LAST
-from pgrouse.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN
+from pgrouse.values import jsonb
+from pgrouse.values.jsonb import Raw
+from pgrouse.values.printable import printable
+from pgrouse.values.topic_pattern import MAX_BYTES, NAME_OR_DEFAULTS, NAME_OR_PATTERN
 
 MAX_ITEMS = 1000
 # More than any body has.

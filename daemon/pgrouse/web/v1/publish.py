@@ -17,17 +17,17 @@ from psycopg.errors import InvalidParameterValue
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
-from pgrouse import jsonb
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import SavedAnswer, begin_request, end_request
-from pgrouse.config.own_policy import OwnBackoff
+from pgrouse.config.policy.own_policy import OwnBackoff
 from pgrouse.errors import InvalidMessage
-from pgrouse.jsonb import Raw
 from pgrouse.publishing.json_rows import INSERT, row_json
 from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
 from pgrouse.publishing.publish import publish_columns
 from pgrouse.publishing.publish_statement import is_a_row
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE, VALID
+from pgrouse.values import jsonb
+from pgrouse.values.jsonb import Raw
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection
 from pgrouse.web.access.security import Publisher, check_permission

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.responses import Response
 
 from pgrouse.crypto import envelope
-from pgrouse.jsonb import Raw
+from pgrouse.values.jsonb import Raw
 
 
 class ApiResponse(Response):

@@ -12,8 +12,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pgrouse import jsonb
 from pgrouse.errors import InvalidMessage
+from pgrouse.values import jsonb
 from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.problem import to_problem
 from pgrouse.web.v1.model import invalid_body

@@ -15,9 +15,9 @@ from pgrouse.client.calls import schedule
 from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import PastRun, Schedule
 from pgrouse.config import duration
-from pgrouse.config.own_policy import OwnBackoff
-from pgrouse.config.policy_settings import Backoff
-from pgrouse.jsonb import Raw, encode
+from pgrouse.config.policy.own_policy import OwnBackoff
+from pgrouse.config.policy.policy_settings import Backoff
+from pgrouse.values.jsonb import Raw, encode
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, reading, run_read, writing
 from pgrouse.web.access.redaction import shown_json

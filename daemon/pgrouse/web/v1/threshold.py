@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.alert import COUNTS, THRESHOLDS, AlertThresholds, find_thresholds, set_thresholds
-from pgrouse.config.topic_policy import DEFAULTS
+from pgrouse.config.policy.topic_policy import DEFAULTS
 from pgrouse.web.access.database_pool import Connection, reading, writing
 from pgrouse.web.access.security import Operator, Viewer
 from pgrouse.web.v1.model import AnyTopic, RequestModel, ResponseModel, Wait, example

@@ -21,9 +21,9 @@ from pgrouse.client.queries import topic as topic_queries
 from pgrouse.client.queries.channel import Channel, find_channels, first_waiting
 from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.config import duration
-from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
+from pgrouse.config.policy.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
+from pgrouse.config.policy.topic_policy import DesiredPolicy, invalid_keywords
 from pgrouse.config.setting_types import Keyword
-from pgrouse.config.topic_policy import DesiredPolicy, invalid_keywords
 from pgrouse.config.validation_text import describe
 from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import DatabasePool, reading, run_read, run_write, writing

@@ -14,10 +14,10 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pgrouse import events
 from pgrouse.errors import LifespanFailed
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration.lifespan import Lifespan, LifespanFunction
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.worker.child.child_server import END
 
 # A child is killed three seconds after it was asked to end.

@@ -27,7 +27,6 @@ from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
-from pgrouse import log
 from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
@@ -35,21 +34,22 @@ from pgrouse.config import config
 from pgrouse.crypto.envelope import ENCRYPTED_BY
 from pgrouse.database import schema_name
 from pgrouse.database.schema_name import SchemaName
-from pgrouse.handlers import current_attempt
-from pgrouse.handlers.attempt_context import CleanContext
+from pgrouse.handlers.attempt import current_attempt
+from pgrouse.handlers.attempt.attempt_context import CleanContext
+from pgrouse.handlers.attempt.log_lines import current_lines
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.declaration import loader
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.log_lines import current_lines
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool
+from pgrouse.logging import log
 from pgrouse.telemetry import trace_context
 from pgrouse.worker.child import django_connections
 from pgrouse.worker.child.child_lifespan import ChildLifespan
 from pgrouse.worker.child.child_pool import ChildPool
 from pgrouse.worker.child.django_connections import clean_up_after_coroutine, fresh_connections
-from pgrouse.worker.log_capture import LogCapture
+from pgrouse.worker.reporting.log_capture import LogCapture
 
 PR_SET_PDEATHSIG = 1
 

@@ -10,19 +10,20 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.event_logger import log
-from pgrouse.handlers import current_attempt, log_lines, outcome
+from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.attempt_context import CleanContext, InContext
+from pgrouse.handlers.attempt import current_attempt, log_lines
+from pgrouse.handlers.attempt.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.ctx.own_completion import NotCommitted
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.worker.execution import completion_check
 from pgrouse.worker.execution.completion_check import CompletionState
 from pgrouse.worker.execution.failure_hooks import FailureHooks
@@ -31,8 +32,8 @@ from pgrouse.worker.execution.run import Run, StopReason
 from pgrouse.worker.execution.runners import LoopRunner, Runner
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
-from pgrouse.worker.log_capture import LogCapture, end_lines
 from pgrouse.worker.reporting.attempt_log import log_ends, log_failures
+from pgrouse.worker.reporting.log_capture import LogCapture, end_lines
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult
 from pgrouse.worker.reporting.observer import NO_OBSERVER, NO_SPAN, AttemptSpan, Observer
 

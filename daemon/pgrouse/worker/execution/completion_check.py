@@ -13,11 +13,11 @@ from enum import StrEnum
 
 import psycopg
 
-from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing.settle import completion_states
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.runtime import AsyncPool
+from pgrouse.process.backoff import FailureLog, backoff_s
 
 # How long a transaction may take to end after its handler: a cancelled one is rolled back within milliseconds.
 OPEN_S = 5.0

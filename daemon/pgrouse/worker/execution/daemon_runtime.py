@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.event import SavedEvent, load_events
 from pgrouse.client.calls.processing.settle import complete
@@ -21,6 +20,7 @@ from pgrouse.errors import LockLost
 from pgrouse.handlers.ctx.step import AsyncStepConnection, ask
 from pgrouse.handlers.encryption import Encryption
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
+from pgrouse.process.backoff import FailureLog, backoff_s
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.owner import OwnerProcess
 from pgrouse.worker.execution.in_flight import InFlight

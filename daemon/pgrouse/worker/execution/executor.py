@@ -11,15 +11,15 @@ from datetime import timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.config import config
-from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.current_attempt import current_topic
+from pgrouse.handlers.attempt.current_attempt import current_topic
 from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process.new_thread import call_in_new_thread
-from pgrouse.topic_pattern import by_topic, is_pattern
+from pgrouse.values.topic_pattern import by_topic, is_pattern
 from pgrouse.worker.child.child_process import ChildProcesses
 from pgrouse.worker.execution.attempts import Attempts
 from pgrouse.worker.execution.batch_gatherer import BatchGatherer
@@ -40,7 +40,7 @@ from pgrouse.worker.execution.runners import (
 from pgrouse.worker.execution.schema_cache import SchemaCache
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.execution.single_scheduler import SingleScheduler
-from pgrouse.worker.log_capture import LogCapture
+from pgrouse.worker.reporting.log_capture import LogCapture
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult
 from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pgrouse import events
 from pgrouse.client.settlement import Settlement
-from pgrouse.event_logger import log
 from pgrouse.handlers.declaration.failure import FAILURES, Failure, Hook, to_failure
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 
 # How many failures may wait for the hooks; further failures are not reported to them.
 MAX_WAITING = 1000

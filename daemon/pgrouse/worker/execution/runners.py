@@ -22,16 +22,16 @@ from functools import partial
 from types import CoroutineType
 from typing import Protocol
 
-from pgrouse import events
 from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
-from pgrouse.event_logger import log
+from pgrouse.handlers.attempt.log_lines import current_lines
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler
-from pgrouse.handlers.log_lines import current_lines
 from pgrouse.handlers.outcome import EventWait, Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.worker.child.child_link import ChildDied
 from pgrouse.worker.child.child_process import ChildProcesses
 from pgrouse.worker.child.django_connections import DJANGO, clean_up_after_coroutine, fresh_connections

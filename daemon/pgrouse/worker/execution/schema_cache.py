@@ -13,13 +13,13 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.config.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
+from pgrouse.config.policy.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
-from pgrouse.event_logger import log
-from pgrouse.topic_pattern import find, is_pattern
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
+from pgrouse.values.topic_pattern import find, is_pattern
 
 # A digest of the row versions: the only query while nothing changes.
 VERSION = """

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
 

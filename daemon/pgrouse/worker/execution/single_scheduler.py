@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pgrouse.client.message import Message
 from pgrouse.handlers.handler import Handler
-from pgrouse.topic_pattern import by_topic
+from pgrouse.values.topic_pattern import by_topic
 from pgrouse.worker.execution.attempts import Attempts
 from pgrouse.worker.execution.prefetch import RELEASE_AFTER_S, Prefetch, WaitingMessages
 

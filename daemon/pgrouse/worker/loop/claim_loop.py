@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.client.connection import database
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import TurnResult, WorkerClient
-from pgrouse.error_line import to_storable_text
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
+from pgrouse.values.error_line import to_storable_text
 from pgrouse.worker.execution.executor import HandlerExecutor
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.loop.claim_planner import ClaimPlanner, TurnPlan

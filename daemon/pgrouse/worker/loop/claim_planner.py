@@ -17,7 +17,7 @@ from enum import Enum
 
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import ClaimRequest, TurnResult
-from pgrouse.topic_pattern import PatternDict, is_pattern
+from pgrouse.values.topic_pattern import PatternDict, is_pattern
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.loop.arrival_rate import ArrivalRate
 from pgrouse.worker.reporting.wake_reason import WakeReason

@@ -19,7 +19,6 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.monitoring.stats import record_measures
 from pgrouse.client.calls.processing.run import cancelled_ids, heartbeat, set_progress
@@ -28,7 +27,8 @@ from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.metrics.health import LoopMonitor
 from pgrouse.worker.execution.blocker import describe_blocker
 from pgrouse.worker.execution.in_flight import SHORT_LOCK_S, InFlight, LockExtension

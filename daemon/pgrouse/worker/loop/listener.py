@@ -15,12 +15,12 @@ from secrets import token_hex
 
 import psycopg
 
-from pgrouse import events
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing.wake import notify
 from pgrouse.client.connection import database
 from pgrouse.client.connection.listening import ListenConnection
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
 
 NEW_MESSAGE = "new_message"

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.error_line import error_line
-from pgrouse.event_logger import log
+from pgrouse.logging import events
+from pgrouse.logging.event_logger import log
 from pgrouse.telemetry import trace_context
+from pgrouse.values.error_line import error_line
 
 FAILURE_EVENTS = {
     SettleKind.COMPLETE: events.MESSAGE_OUTPUT_DROPPED,

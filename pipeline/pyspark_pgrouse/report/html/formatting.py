@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pgrouse.format import show_age
+from pgrouse.values.format import show_age
 
 GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pgrouse.error_line import error_line
+from pgrouse.values.error_line import error_line
 from pyspark_pgrouse.report.findings import MOST_ATTEMPTS, Findings
 from pyspark_pgrouse.report.html import formatting
 from pyspark_pgrouse.report.html.chart import DURATIONS, Chart, Series

@@ -1,0 +1,1 @@
+"""The settings of policies of topics and channels, and the schemas of payloads."""

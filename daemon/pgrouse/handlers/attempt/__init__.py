@@ -1,0 +1,1 @@
+"""What belongs to the attempt that runs: its messages, its context variables, its log lines."""

@@ -1,0 +1,1 @@
+"""The pages of topics: the list, and one topic."""
