@@ -58,8 +58,8 @@ BEGIN
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.channel_state,
       messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state,
       messages.inherited_policy'],
+    -- channel_state and worker_state call them; inherits_from reads the sequence.
     ['messages_worker', 'SELECT ON SEQUENCE messages.pattern_flag'],
-    -- channel_state and worker_state call them.
     ['messages_worker', 'EXECUTE ON FUNCTION messages.is_paused, messages.inherits_from, messages.patterns_of'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
@@ -82,6 +82,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy,
       messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed,
       messages.is_printable'],
+    ['messages_operator', 'SELECT ON SEQUENCE messages.pattern_flag'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.topic_matches, messages.patterns_of, messages.inherits_from,
       messages.worker_of, messages.topic_regexps'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.is_paused,
@@ -134,6 +135,7 @@ BEGIN
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.topic_state, messages.is_paused,
       messages.live_state, messages.due_at, messages.is_blocked, messages.list_topics, messages.unhandled_topics,
       messages.explain, messages.workflow, messages.workflow_state, messages.workflow_messages, messages.list_exports'],
+    ['messages_analyst', 'SELECT ON SEQUENCE messages.pattern_flag'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.open_conditions, messages.lock_holders,
       messages.topic_matches, messages.patterns_of, messages.inherits_from, messages.worker_of,
       messages.topic_regexps'],

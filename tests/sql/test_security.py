@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -13,11 +13,19 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
+from tests.server.emptied import TABLES
 from tests.server.postgres import Database, Postgres
-from tests.sql.conftest import TABLES
 from tests.sql.queue import Queue
 
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
+READABLE_COLUMNS = """
+  SELECT c.relname, string_agg(quote_ident(a.attname), ', ')
+  FROM pg_class AS c
+  JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+  WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'v'
+    AND has_column_privilege(%s, c.oid, a.attnum, 'SELECT')
+  GROUP BY c.relname
+  ORDER BY c.relname"""
 FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
 
 # Functions that find silent failures.
@@ -699,6 +707,31 @@ def test_a_publisher_publishes_its_staged_rows_in_bulk_and_sees_none_of_others(a
         assert refuses(publisher, f"SELECT * FROM messages.{table}")
         assert refuses(publisher, f"DELETE FROM messages.{table}")
     assert refuses(publisher, "INSERT INTO messages.publish_job (job) VALUES ('k')")
+
+
+@pytest.mark.parametrize("role", ["worker", "operator", "analyst"])
+def test_a_role_can_read_each_row_of_the_views_that_it_may_read(
+    queue: Queue, as_role: Callable[[str], Queue], role: str
+) -> None:
+    queue.policy("mail.*", max_concurrency=5)
+    queue.policy("mail.new", paused_at=datetime.now(UTC))
+    queue.publish("mail.old")
+    queue.settle("fail", queue.claim("mail.old"), ["boom"])
+    queue.publish("mail.new", channel="c", batch_id=queue.call("create_batch"))
+    queue.schedule(topic="mail.new")
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail.new', 'c', 1)")
+    queue.conn.execute("INSERT INTO messages.alert_sink (name, type) VALUES ('ops', 'webhook')")
+    queue.conn.execute(
+        "INSERT INTO messages.worker (name, host, pid, version, topics, concurrency, status)"
+        " VALUES ('w', 'h', 1, '0', '{mail.*,mail.new}', 1, '{}')"
+    )
+    columns = queue.rows(READABLE_COLUMNS, [f"messages_{role}"])
+
+    assert {view: queue.value(f"SELECT count(*) FROM messages.{view}") > 0 for view, _ in columns} == dict.fromkeys(
+        [view for view, _ in columns], True
+    )
+    reader = as_role(role)
+    assert [view for view, readable in columns if not reader.rows(f"SELECT {readable} FROM messages.{view}")] == []
 
 
 # Operator, analyst, maintainer, a login without a role
