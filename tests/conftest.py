@@ -76,15 +76,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = list(dict.fromkeys([*(names if given else names[:1]), servers.EMBEDDED]))
     elif not _is_about_the_server(test, ON_NAMED_SERVERS if given else set()):
         names = names[:1]
-    metafunc.parametrize("server", _long_on_others(test, names), indirect=True, scope="session")
-
-
-def _long_on_others(test: pytest.Item, names: list[str]) -> list[Any]:
-    """Return the servers; all but the first as `long` if the test is marked `every_server(long=True)`."""
-    marker = test.get_closest_marker("every_server")
-    if marker is None or not marker.kwargs.get("long"):
-        return names
-    return [*names[:1], *(pytest.param(name, marks=pytest.mark.long) for name in names[1:])]
+    metafunc.parametrize("server", names, indirect=True, scope="session")
 
 
 def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,8 @@ def read_code(**modules: str) -> config.Config:
             each.unlink()
     for name, text in modules.items():
         Path("shop", f"{name}.py").write_text(text)
+    # Python notes what is in a folder, and a change within the same tick of the clock is not seen.
+    importlib.invalidate_caches()
     names = ", ".join(f'"shop.{name}"' for name in modules)
     return read(f"[handlers]\nmodules = [{names}]\nimport_path = ['.']")
 

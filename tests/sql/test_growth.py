@@ -195,6 +195,7 @@ def growth(queue: Queue, name: str) -> tuple[Work, Work]:
 
     def call(count: int) -> Work:
         with queue.conn.transaction(force_rollback=True):
+            queue.conn.execute("SELECT setval('messages.message_id_seq', 100000)")  # LIVE chooses its ids
             for statement in before.split(";"):
                 queue.conn.execute(statement, [count])
             return work(queue, f"SELECT * FROM {function.format(count=count)}")

@@ -18,7 +18,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 @pytest.mark.usefixtures("probe_daemon")
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:

@@ -16,7 +16,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 @pytest.mark.usefixtures("probe_daemon")
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_two_daemons_keep_the_interval_in_each_channel_and_lose_a_tenth_at_most(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:

@@ -32,7 +32,7 @@ def rate_of_the_best_third(moments: list[float]) -> float:
     return third / min(moments[n + third] - moments[n] for n in range(len(moments) - third))
 
 
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 @pytest.mark.parametrize(("rate", "burst", "count"), [(30, 6, 66), (2, 1, 7)])
 def test_two_daemons_never_exceed_the_rate_and_reach_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs, rate: int, burst: int, count: int

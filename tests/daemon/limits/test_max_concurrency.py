@@ -15,7 +15,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 @pytest.mark.usefixtures("probe_daemon")
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 @pytest.mark.parametrize(("limit", "daemons"), [pytest.param(1, 1, marks=pytest.mark.long), (6, 2)])
 @pytest.mark.slow
 def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(

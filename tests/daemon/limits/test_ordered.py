@@ -24,7 +24,7 @@ def in_order(runs: Runs, channel: str) -> bool:
 
 
 @pytest.mark.usefixtures("probe_daemon")
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:

@@ -36,7 +36,7 @@ def asleep(queue: Queue, daemons: list[Daemon]) -> bool:
     return all(is_armed(queue.conn, each) for each in daemons) and bool(queue.value(QUIET))
 
 
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_no_daemon_starts_a_message_of_a_paused_topic_until_it_is_resumed(
     daemons: list[Daemon], queue: Queue, journal: Journal
 ) -> None:

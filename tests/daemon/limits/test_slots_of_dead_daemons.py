@@ -19,7 +19,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 @pytest.mark.parametrize(
     "settings",
     [{"max_concurrency": 2}, {"channel_concurrency": 2}, {"ordered": True}],

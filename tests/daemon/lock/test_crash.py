@@ -18,7 +18,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_a_message_of_a_killed_daemon_is_retried_while_attempts_remain(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

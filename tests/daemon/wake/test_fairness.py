@@ -16,7 +16,7 @@ Daemons = Callable[..., list[Daemon]]
 SLOTS = 5
 
 
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 @pytest.mark.parametrize("floods", [1, 30])
 def test_a_message_of_a_small_channel_waits_for_one_rotation_at_most(
     two_daemons: Daemons, queue: Queue, runs: Runs, floods: int

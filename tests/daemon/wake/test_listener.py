@@ -19,7 +19,7 @@ LISTENERS = (
 )
 
 
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_a_message_whose_notification_was_lost_is_found_by_the_poll(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:

@@ -15,7 +15,7 @@ Start = Callable[..., Daemon]
 
 
 @pytest.mark.long
-@pytest.mark.every_server(long=True)
+@pytest.mark.every_server
 def test_two_daemons_share_2000_messages_without_a_duplicate(start: Start, queue: Queue, journal: Journal) -> None:
     daemons = [start({"job": "holding:hold"}, concurrency=20) for _ in range(2)]
 

@@ -72,7 +72,6 @@ def lose_notifications(watch: ProgressWatch, poll: str) -> LostNotifications:
         watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")
         message_id = watch.published.publish(watch.conn, SILENT, {"id": n})
         committed[message_id] = time.monotonic()
-        watch.count()
         watch.until(lambda: not watch.waiting, "waiting for a message whose notification was lost")
     started = _started(watch, SILENT)
     silence = LostNotifications([started[each] - at for each, at in committed.items()], poll)

@@ -112,12 +112,13 @@ class ProgressWatch:
             self.screen.show_progress(self.done, len(self.published), self._per_s(), self.dead)
 
     def until(self, condition: Callable[[], T], doing: str) -> T:
-        """Repeat `step` until the condition returns something true, and return that.
+        """Count, then repeat `step` until the condition returns something true, and return that.
 
         Raises:
             Stuck: nothing has changed for a minute.
         """
         self._moved_at = time.monotonic()
+        self.count()
         while not (found := condition()):
             self.step()
             if self.quiet_s > PATIENCE_S:
