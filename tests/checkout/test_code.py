@@ -25,7 +25,7 @@ SLOW = {
     "pgrouse.alerts.process",
     "pgrouse.alerts.sinks",
     "pgrouse.cli.command_line",
-    "pgrouse.cli.terminal.rich_table",
+    "pgrouse.terminal.rich_table",
     "pgrouse.client.connection.database",
     "pgrouse.config.config",
     "pgrouse.config.policy.own_policy",

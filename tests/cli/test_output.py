@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pgrouse.cli.terminal import output
-from pgrouse.cli.terminal.output import to_json
-from pgrouse.cli.terminal.rich_table import rich_table
-from pgrouse.cli.terminal.table import Column, plain_table
+from pgrouse.terminal import output
+from pgrouse.terminal.output import to_json
+from pgrouse.terminal.rich_table import rich_table
+from pgrouse.terminal.table import Column, plain_table
 from pgrouse.values.format import harmless
 from pgrouse.values.jsonb import Raw
 

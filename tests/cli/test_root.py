@@ -21,8 +21,8 @@ import pytest
 from psycopg import sql
 
 from pgrouse.cli.root import COMMANDS, root
-from pgrouse.cli.terminal.error_report import explain_error, report
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.error_report import explain_error, report
 from tests.cli.shell import PGROUSE, Shell
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually

@@ -17,9 +17,9 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrouse.cli.terminal.command import CliSession
 from pgrouse.client.queries.row import Scope
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.jobs.export_lag import LagExceeded, check_lag, export_lag
 from pyspark_pgrouse.jobs.job_options import spark_options

@@ -8,9 +8,9 @@ import sys
 import click
 
 from pgrouse.cli.root import root
-from pgrouse.cli.terminal import standard_streams
-from pgrouse.cli.terminal.lazy_group import load
 from pgrouse.errors import ExitCode
+from pgrouse.terminal import standard_streams
+from pgrouse.terminal.lazy_group import load
 
 
 def run_command(arguments: list[str], session: object, program: str) -> int:
@@ -23,7 +23,7 @@ def run_command(arguments: list[str], session: object, program: str) -> int:
     except click.exceptions.Exit as ended:  # as of --help
         return ended.exit_code
     except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
-        return int(load("pgrouse.cli.terminal.error_report:report")(error, sys.stderr))
+        return int(load("pgrouse.terminal.error_report:report")(error, sys.stderr))
 
 
 def _run(arguments: list[str], session: object, program: str) -> int | None:

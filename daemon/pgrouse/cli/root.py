@@ -6,7 +6,7 @@ import os
 
 import click
 
-from pgrouse.cli.terminal.lazy_group import SESSION, LazyGroup, load
+from pgrouse.terminal.lazy_group import SESSION, LazyGroup, load
 
 SECTIONS = {
     "Start": {

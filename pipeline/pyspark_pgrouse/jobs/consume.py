@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.output import Output
-from pgrouse.cli.terminal.param_types import DURATION, NAMES
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.output import Output
+from pgrouse.terminal.param_types import DURATION, NAMES
 from pgrouse.values.error_line import last_line
 from pgrouse.values.format import plural
 from pyspark_pgrouse.claim.batch import BatchResult

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION
 from pgrouse.values.format import plural
 from pyspark_pgrouse.lake import maintenance
 from pyspark_pgrouse.lake.lake import Lake

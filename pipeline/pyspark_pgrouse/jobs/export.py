@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION, NAMES, TIMESTAMP
-from pgrouse.cli.terminal.progress_bar import ProgressBar
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
+from pgrouse.terminal.progress_bar import ProgressBar
 from pgrouse.values.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors

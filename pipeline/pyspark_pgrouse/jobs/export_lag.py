@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.terminal.param_types import DURATION
 from pgrouse.client.call import run
 from pgrouse.client.queries.archive_row import RowsAfter, rows_after
 from pgrouse.config.duration import show
 from pgrouse.errors import ExitCode, PgrouseError
+from pgrouse.terminal.param_types import DURATION
 from pgrouse.values.format import plural
 from pyspark_pgrouse.position import Position, watermark_lag
 

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.table import Column
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.java import java_home

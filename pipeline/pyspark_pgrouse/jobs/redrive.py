@@ -12,12 +12,12 @@ import click
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 
-from pgrouse.cli.terminal.bulk import DELAY, RATE, redrive_in_batches, report
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.calls import dead
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural, show_ago
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION, NAMES, TIMESTAMP
-from pgrouse.cli.terminal.progress_bar import ProgressBar
 from pgrouse.config.duration import parse
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
+from pgrouse.terminal.progress_bar import ProgressBar
 from pgrouse.values.format import plural
 from pyspark_pgrouse.jobs.job_options import measured_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run

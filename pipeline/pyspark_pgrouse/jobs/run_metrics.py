@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession
-from pgrouse.cli.terminal.error_report import explain_error
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.telemetry import names
+from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.error_report import explain_error
 
 NAMESPACE = "pgrouse_pipeline"
 LAST_SUCCESS = "last_success_timestamp_seconds"

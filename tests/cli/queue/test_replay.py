@@ -104,7 +104,7 @@ def test_an_interrupted_replay_prints_where_to_continue(
         if len(calls) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("pgrouse.cli.terminal.command.CliSession.record", interrupt)
+    monkeypatch.setattr("pgrouse.terminal.command.CliSession.record", interrupt)
     ended = pgrouse("replay", "a", "--from", EARLY, "--yes")
     monkeypatch.undo()
 

@@ -20,8 +20,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from pgrouse.cli.terminal.command import CliSession
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.errors import LakeUnwritable
 from pyspark_pgrouse.jobs.export import ExportRunner, Maintenance, export

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from pgrouse.cli.terminal.command import CliSession
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.jobs.erase import erase as erase_command
 from pyspark_pgrouse.jobs.export import Maintenance

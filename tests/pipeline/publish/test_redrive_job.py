@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pgrouse.cli.terminal import bulk
+from pgrouse.terminal import bulk
 from tests.cli.conftest import folder, pgrouse, shell
 from tests.cli.shell import Shell
 from tests.sql.deaths import die

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
 from pgrouse.database.install import pg_cron as jobs
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, CommandGroup
 
 
 @click.group(cls=CommandGroup)

@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.calls.maintenance import TickTask, run_maintenance, tick
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 
 TASKS = ("expire_locks", "expire_messages", "purge")
 

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import click
 
-from pgrouse.cli.terminal.lazy_group import LazyGroup
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.lazy_group import LazyGroup
 
 JOBS = {
     "export": ("pyspark_pgrouse.jobs.export:export", "Write the archive to a lake, a Delta table."),

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from pgrouse.alerts.validate import validate_sinks
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.error_report import report
-from pgrouse.cli.terminal.standard_streams import discard_unwritable, do_without_stdout
 from pgrouse.config.config import find
 from pgrouse.errors import ConfigError, LifespanFailed
 from pgrouse.logging import log
 from pgrouse.process import stop_signals
 from pgrouse.process.file_watch import FileWatch, check_installed
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.error_report import report
+from pgrouse.terminal.standard_streams import discard_unwritable, do_without_stdout
 from pgrouse.worker import daemon as service
 from pgrouse.worker import supervisor
 from pgrouse.worker.process_exit import reexec

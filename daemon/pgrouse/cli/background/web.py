@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from pgrouse.alerts.sinks import read_sinks
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.standard_streams import do_without_stdout
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.standard_streams import do_without_stdout
 
 
 @click.command(cls=Command)

@@ -13,9 +13,6 @@ from pgrouse.alerts.notice import QueueInfo, make_test_notice
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.alerts.validate import validate_sinks
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION, TIMESTAMP
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls.monitoring import alert as alert_calls
 from pgrouse.client.clock import now
@@ -30,6 +27,9 @@ from pgrouse.client.queries.alert import (
 )
 from pgrouse.config import dsn
 from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.table import Column
 from pgrouse.values.error_line import last_line
 from pgrouse.values.format import plural, show_age, show_ago
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION, MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.clock import now
 from pgrouse.client.queries.audit import AuditedAction, find_actions
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import show_ago
 from pgrouse.values.jsonb import Raw
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.terminal.bulk import show_progress
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.encryption import key_rotation as rotation
 from pgrouse.client.encryption import key_usage
 from pgrouse.client.encryption.key_rotation import RotationResult
@@ -19,6 +16,9 @@ from pgrouse.client.redrive import BATCH
 from pgrouse.config.crypto import KEY_BYTES
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.terminal.bulk import show_progress
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural, show_count
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from itertools import groupby
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
 from pgrouse.doctor import CODES, Finding, Level, examine
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, Command
 from pgrouse.values.format import harmless, plural
 
 # The widest lines that are easy to read; a terminal may be wider.

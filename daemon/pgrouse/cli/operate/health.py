@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 import click
 import psycopg
 
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import list_exports
 from pgrouse.client.clock import tick_ages
 from pgrouse.client.queries.worker import find_worker, latest_daemon
 from pgrouse.database.install import schema
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.values.format import show_age
 
 # pg_cron ticks each minute, daemons every few seconds.

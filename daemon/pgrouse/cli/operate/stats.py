@@ -10,15 +10,15 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.terminal.extras import has_rich
-from pgrouse.cli.terminal.param_types import DURATION
-from pgrouse.cli.terminal.table import Column, plain_table
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import ExportStatus, list_exports
 from pgrouse.client.calls.monitoring import stats as stats_calls
 from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
 from pgrouse.client.clock import tick_ages
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.terminal.extras import has_rich
+from pgrouse.terminal.param_types import DURATION
+from pgrouse.terminal.table import Column, plain_table
 from pgrouse.values.format import show_age, show_estimate
 
 # How many problems stand above the numbers.
@@ -163,7 +163,7 @@ def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: time
 
 
 def _watch_on_terminal(conn: psycopg.Connection, interval: timedelta) -> None:
-    from pgrouse.cli.terminal.rich_table import WatchTable  # noqa: PLC0415 - slow to import: only terminals need rich
+    from pgrouse.terminal.rich_table import WatchTable  # noqa: PLC0415 - slow to import: only terminals need rich
 
     with WatchTable(_columns()) as table:
         while True:

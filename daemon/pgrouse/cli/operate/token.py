@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.calls.web import add_token, revoke_token
 from pgrouse.client.queries.token import find_tokens
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import show_ago
 from pgrouse.web.access import tokens
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION
 from pgrouse.client.connection.database import Database
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION
 
 
 @click.command(cls=Command)

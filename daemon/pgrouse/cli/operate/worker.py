@@ -8,11 +8,11 @@ from typing import Any
 import click
 from pydantic_core import from_json
 
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.processing.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural, show_age, show_ago
 from pgrouse.values.jsonb import Raw
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from pgrouse.cli.terminal.command import Command
 from pgrouse.config.policy import policy_text
 from pgrouse.config.policy.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
 from pgrouse.config.policy.policy_text import InvalidPolicy, model_of
+from pgrouse.terminal.command import Command
 
 if TYPE_CHECKING:
     from pgrouse.config.policy.policy_settings import PolicySetting

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.cli.terminal.command import CliSession
 from pgrouse.client.apply import configuration_change, policy_change
 from pgrouse.client.apply.schedule_change import ScheduleChange
 from pgrouse.config.duration import show
 from pgrouse.config.policy.policy_settings import PolicyTable
 from pgrouse.config.policy.topic_policy import DesiredPolicy, given_settings
+from pgrouse.terminal.command import CliSession
 
 if TYPE_CHECKING:
     import psycopg

@@ -12,9 +12,6 @@ import psycopg
 from psycopg import errors
 
 from pgrouse.cli.queue.publish import own_policy_options, utf8
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION, HEADER
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.clock import now
@@ -31,6 +28,9 @@ from pgrouse.client.queries.schedule import (
 )
 from pgrouse.errors import ExitCode
 from pgrouse.publishing.new_message import own_policy_columns
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, HEADER
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import show_age, show_ago
 from pgrouse.values.jsonb import Raw, encode
 

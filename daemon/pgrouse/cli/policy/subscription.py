@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.queries.topic import add_subscription, find_subscriptions, remove_subscription
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 
 
 @click.group(cls=CommandGroup)

@@ -12,15 +12,15 @@ import psycopg
 from pgrouse.cli.policy.arguments import PolicyCommand, PolicySettingType, assignments, read_policy
 from pgrouse.cli.policy.difference import apply_configuration, apply_policies
 from pgrouse.cli.policy.topic_view import pause_as_json, read_policy_view, show_policy
-from pgrouse.cli.terminal.bulk import BOUND, YES, ask_to_delete
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION, TIMESTAMP
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
 from pgrouse.client.queries.topic import count_waiting, find_policies, remove_policy
 from pgrouse.config.policy.topic_policy import DEFAULTS, DesiredPolicy, show_setting
+from pgrouse.terminal.bulk import BOUND, YES, ask_to_delete
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, TIMESTAMP
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural
 
 CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic: concurrency, min_interval.")

@@ -9,8 +9,6 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.cli.terminal.command import CliSession
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
 from pgrouse.client.clock import queue_now
@@ -19,6 +17,8 @@ from pgrouse.client.queries.topic import Subscription, find_policies, find_subsc
 from pgrouse.config.policy.policy_settings import ChannelPolicy
 from pgrouse.config.policy.policy_text import model_of
 from pgrouse.config.policy.topic_policy import DEFAULTS, show_setting
+from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import show_age
 from pgrouse.values.topic_pattern import patterns_of
 

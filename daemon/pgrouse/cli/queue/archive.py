@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 import click
 import psycopg
 
-from pgrouse.cli.terminal.bulk import BOUND, YES, ask_to_delete
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION
 from pgrouse.client.call import run
 from pgrouse.client.calls.maintenance import purge_archive
 from pgrouse.client.clock import now
 from pgrouse.client.queries.archive import count_older
+from pgrouse.terminal.bulk import BOUND, YES, ask_to_delete
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION
 from pgrouse.values.format import plural
 
 

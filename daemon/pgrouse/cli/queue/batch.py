@@ -10,10 +10,6 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.terminal.bulk import DELAY, RATE, conclude
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import batch as calls
 from pgrouse.client.calls.batch import BatchProgress, BatchState
@@ -22,6 +18,10 @@ from pgrouse.client.clock import now
 from pgrouse.client.queries.batch import BatchWord, find_batches
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.bulk import DELAY, RATE, conclude
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import MESSAGE_ID
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural, show_ago
 from pgrouse.values.jsonb import Raw, encode
 

@@ -12,10 +12,6 @@ import psycopg
 
 from pgrouse.cli.queue.message import style_of_state
 from pgrouse.cli.queue.message_view import show_message
-from pgrouse.cli.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION, MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now
@@ -23,6 +19,10 @@ from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.dead import latest_dead, waiting_copies
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
+from pgrouse.terminal.table import Column
 from pgrouse.values.error_line import last_line
 from pgrouse.values.format import show_ago, sparkline
 

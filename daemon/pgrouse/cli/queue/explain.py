@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from pgrouse.cli.queue.message import style_of_state
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.monitoring import explain as explain_calls
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import MESSAGE_ID
+from pgrouse.terminal.table import Column
 
 ABSENT = ("gone", "never_published")
 FINE = {

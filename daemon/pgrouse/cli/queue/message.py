@@ -10,15 +10,15 @@ import psycopg
 
 from pgrouse.cli.queue.message_view import show_message
 from pgrouse.cli.queue.signal import make_signal_url, signal, signal_key
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import DURATION, MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now
 from pgrouse.client.message_state import LIVE, RESULTS
 from pgrouse.client.queries.message import NEVER, find_ended, find_live
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import show_ago
 from pgrouse.values.jsonb import Raw, encode
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import Reason, explain
@@ -22,6 +21,7 @@ from pgrouse.config.duration import show
 from pgrouse.crypto import envelope
 from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession
 from pgrouse.values.error_line import last_line
 from pgrouse.values.format import harmless, show_age, show_ago, show_progress
 from pgrouse.values.jsonb import Raw

@@ -10,14 +10,14 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import InvalidMessage, PgrouseError
 from pgrouse.publishing.new_message import NewMessage
 from pgrouse.publishing.publish import publish as publish_one
 from pgrouse.publishing.publish import publish_many
 from pgrouse.telemetry import trace_context
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
 from pgrouse.values import jsonb
 from pgrouse.values.format import plural
 from pgrouse.values.jsonb import Raw

@@ -11,10 +11,6 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches, report_skipped
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION, MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
@@ -22,6 +18,10 @@ from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.dead import dead_details
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches, report_skipped
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
+from pgrouse.terminal.table import Column
 from pgrouse.values.error_line import last_line
 from pgrouse.values.format import plural, show_ago
 from pgrouse.values.jsonb import Raw, encode

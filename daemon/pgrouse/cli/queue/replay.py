@@ -10,14 +10,14 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.terminal.bulk import BOUND, DELAY, RATE, YES, report_skipped, show_progress
-from pgrouse.cli.terminal.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.terminal.param_types import MESSAGE_ID, TIMESTAMP
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
 from pgrouse.client.queries.archive import count_replayable
 from pgrouse.client.redrive import BATCH, RateSpreader
+from pgrouse.terminal.bulk import BOUND, DELAY, RATE, YES, report_skipped, show_progress
+from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.terminal.param_types import MESSAGE_ID, TIMESTAMP
 from pgrouse.values.format import plural
 
 

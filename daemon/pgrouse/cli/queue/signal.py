@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
-from pgrouse.cli.terminal.param_types import DURATION, MESSAGE_ID
 from pgrouse.client.call import run
 from pgrouse.client.calls import event
 from pgrouse.client.clock import now
 from pgrouse.client.signal_url import NO_ADDRESS, signal_url
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession, Command
+from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
 from pgrouse.values.jsonb import Raw, encode
 
 NUMBER = click.option(

@@ -8,10 +8,6 @@ from typing import Any, get_args
 
 import click
 
-from pgrouse.cli.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.param_types import MESSAGE_ID
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead, operate
 from pgrouse.client.calls.monitoring.state import Workflow
@@ -20,6 +16,10 @@ from pgrouse.client.clock import now
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.client.workflow_graph import WorkflowWord, read_workflow, read_workflows
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.bulk import DELAY, RATE, conclude, redrive_in_batches
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.param_types import MESSAGE_ID
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural, show_ago
 
 STYLES = {"held": "red", "failed": "red", "cancelled": "yellow", "finished": "green"}

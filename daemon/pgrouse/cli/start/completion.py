@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from pgrouse.cli.terminal.command import Command
+from pgrouse.terminal.command import Command
 
 
 @click.command(cls=Command)

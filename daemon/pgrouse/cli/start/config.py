@@ -12,8 +12,6 @@ import psycopg
 from pgrouse.alerts import sinks
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.policy.difference import change_as_json
-from pgrouse.cli.terminal.command import CliSession, CommandGroup
-from pgrouse.cli.terminal.table import Column
 from pgrouse.client.apply import configuration_change
 from pgrouse.client.apply.schedule_change import ScheduleChange
 from pgrouse.config.config import Config, flat_items
@@ -23,6 +21,8 @@ from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.database.install.schema import is_installed
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.handlers.declaration.loader import find_redact, find_suspicious_settings, load
+from pgrouse.terminal.command import CliSession, CommandGroup
+from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from pgrouse.cli.terminal.command import CliSession, Command
 from pgrouse.errors import ConfigError
+from pgrouse.terminal.command import CliSession, Command
 
 TEMPLATES = ("pgrouse.toml", "handlers.py")
 

@@ -6,9 +6,9 @@ import click
 
 from pgrouse.cli.background.cron import install_jobs
 from pgrouse.cli.policy import difference
-from pgrouse.cli.terminal.command import CliSession, Command
 from pgrouse.client.apply.schedule_change import schedule_differences
 from pgrouse.database.install import schema
+from pgrouse.terminal.command import CliSession, Command
 
 
 @click.command(cls=Command)

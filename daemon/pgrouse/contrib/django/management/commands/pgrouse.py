@@ -10,9 +10,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from pgrouse.cli import main
-from pgrouse.cli.terminal.command import CliSession
 from pgrouse.config.config import Config
 from pgrouse.contrib.django import project
+from pgrouse.terminal.command import CliSession
 
 
 class DjangoSession(CliSession):

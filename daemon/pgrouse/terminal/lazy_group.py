@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-SESSION = "pgrouse.cli.terminal.command:CliSession"
+SESSION = "pgrouse.terminal.command:CliSession"
 
 
 def load(place: str) -> Any:

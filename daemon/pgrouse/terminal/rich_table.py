@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pgrouse.cli.terminal.table import Column, Row
+from pgrouse.terminal.table import Column, Row
 from pgrouse.values.format import harmless
 
 GAP = 2

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pgrouse.cli.terminal.extras import has_rich
-from pgrouse.cli.terminal.table import Column, Row, plain_table
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.extras import has_rich
+from pgrouse.terminal.table import Column, Row, plain_table
 from pgrouse.values.format import harmless
 from pgrouse.values.jsonb import Raw
 
@@ -52,7 +52,7 @@ class Output:
         if not self.on_terminal or not has_rich():
             print(plain_table(columns, rows))  # noqa: T201
             return
-        from pgrouse.cli.terminal.rich_table import print_table  # noqa: PLC0415 - slow to import: only terminals need rich
+        from pgrouse.terminal.rich_table import print_table  # noqa: PLC0415 - slow to import: only terminals need rich
 
         print_table(columns, rows)
 

@@ -16,9 +16,6 @@ from typing import Protocol, TypeVar
 import click
 import psycopg
 
-from pgrouse.cli.terminal.command import CliSession
-from pgrouse.cli.terminal.extras import has_rich
-from pgrouse.cli.terminal.param_types import DURATION
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.dead import Redriven, Requeued
 from pgrouse.client.redrive import (
@@ -31,6 +28,9 @@ from pgrouse.client.redrive import (
     RateSpreader,
 )
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.command import CliSession
+from pgrouse.terminal.extras import has_rich
+from pgrouse.terminal.param_types import DURATION
 from pgrouse.values.format import plural
 
 R = TypeVar("R", Redriven, Requeued)
@@ -86,7 +86,7 @@ def show_progress(title: str, known: int) -> AbstractContextManager[ProgressDisp
     """Return a progress bar on a terminal if there is more than one batch. known: the least number of messages."""
     if known <= BATCH or not sys.stderr.isatty() or not has_rich():
         return nullcontext(NoProgress())
-    from pgrouse.cli.terminal.progress_bar import ProgressBar  # noqa: PLC0415 - extra rich
+    from pgrouse.terminal.progress_bar import ProgressBar  # noqa: PLC0415 - extra rich
 
     return ProgressBar(title, total=0)
 

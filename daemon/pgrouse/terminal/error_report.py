@@ -10,11 +10,11 @@ from typing import TextIO
 
 import click
 
-from pgrouse.cli.terminal.output import folded
-from pgrouse.cli.terminal.standard_streams import discard_unwritable, with_fix
 from pgrouse.config.dsn import redact
 from pgrouse.database.database_errors import explain
 from pgrouse.errors import ExitCode
+from pgrouse.terminal.output import folded
+from pgrouse.terminal.standard_streams import discard_unwritable, with_fix
 from pgrouse.values.format import harmless
 
 SIGPIPE_EXIT_CODE = 128 + 13  # as a shell shows the end by SIGPIPE

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pgrouse.cli.terminal.lazy_group import shared_options
-from pgrouse.cli.terminal.output import Output
 from pgrouse.client.call import Call, run
 from pgrouse.database import schema_name, session_settings
 from pgrouse.database.database_errors import silence_driver
+from pgrouse.terminal.lazy_group import shared_options
+from pgrouse.terminal.output import Output
 
 if TYPE_CHECKING:
     import psycopg
