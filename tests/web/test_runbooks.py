@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from pgrouse.alerts.runbooks import path
 from pgrouse.doctor import CODES
 from tests.sql.queue import Queue
+from tests.web import sample_data
 from tests.web.accessible import complaints
 from tests.web.site import Site, Visitor
 
@@ -50,6 +51,7 @@ def test_a_problem_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
 
 @pytest.mark.long
 def test_a_finding_of_the_doctor_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
+    sample_data.worker(queue, topics=("mail",))
     queue.publish("unhandled")
     queue.conn.execute("UPDATE messages.message SET available_at = now() - interval '1 day'")
     page = visitor.open("/doctor?now=1")
