@@ -248,10 +248,18 @@ def wire(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]
         yield wire
 
 
-def is_hung_up_on(wire: socket.socket, *, saying: bytes = b"") -> bool:
+def test_a_body_that_comes_after_its_answer_ends_no_connection(wire: socket.socket) -> None:
+    wire.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
+    assert wire.recv(12) == b"HTTP/1.1 401"
+    wire.sendall(b"{}")
+
+    assert not is_hung_up_on(wire, looks=40)
+
+
+def is_hung_up_on(wire: socket.socket, *, saying: bytes = b"", looks: int = 400) -> bool:
     """Send something repeatedly, or nothing, until the server closes the connection."""
     wire.settimeout(0.05)
-    for _ in range(400):
+    for _ in range(looks):
         try:
             if saying:
                 wire.sendall(saying)

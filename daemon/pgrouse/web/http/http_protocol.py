@@ -54,7 +54,7 @@ class BoundedProtocol(Protocol):
         super().data_received(data)
         if self._is_responding:
             self._stop_header_timer()
-        elif self._header_timer is None:
+        elif self._header_timer is None and self._is_in_headers:
             self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -66,6 +66,11 @@ class BoundedProtocol(Protocol):
     def _is_responding(self) -> bool:
         """Whether a request has come, and its answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _is_in_headers(self) -> bool:
+        """Whether a request has begun whose headers are not complete; not so the rest of one that was answered."""
+        return bool(self.conn.trailing_data[0])  # type: ignore[attr-defined] # as h11 keeps what it has not read
 
     def _start_header_timer(self) -> None:
         self._header_timer = self.loop.call_later(HEADERS_S, self.transport.close)
@@ -86,7 +91,7 @@ class BoundedHttpToolsProtocol(BoundedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It begins."""
         super().connection_made(transport)
-        self._kept_bytes, self._has_headers, self._is_last = 0, False, False
+        self._kept_bytes, self._has_headers, self._is_last = 0, True, False
 
     def data_received(self, data: bytes) -> None:
         """Take in what comes, part by part."""
@@ -98,6 +103,10 @@ class BoundedHttpToolsProtocol(BoundedProtocol):
             super().data_received(part)
             if self._kept_bytes > MAX_HEADER_BYTES:
                 self._refuse(b"431 Request Header Fields Too Large", TOO_LARGE)
+
+    @property
+    def _is_in_headers(self) -> bool:
+        return not self._has_headers
 
     def _refuse(self, status: bytes, problem: bytes) -> None:
         if not self._is_responding:
