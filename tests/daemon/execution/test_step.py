@@ -146,8 +146,7 @@ IN_STEPS = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("pool_size", [1, 2])
+@pytest.mark.parametrize("pool_size", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_what_is_called_inside_of_a_transaction_needs_no_second_connection(
     start: Start, queue: Queue, pool_size: int
 ) -> None:

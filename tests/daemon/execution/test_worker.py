@@ -315,7 +315,6 @@ class TestStart:
             start(Worker(database.dsn, handlers={"orders": lambda payload: None}, concurrency=0))
 
 
-@pytest.mark.long
 def test_a_bug_in_a_loop_is_raised_and_does_not_end_the_process(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,6 @@ def test_the_new_configuration_applies_in_the_same_process_after_running_handler
     assert daemon.alive
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("topics", "reason"),
     [

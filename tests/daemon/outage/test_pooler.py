@@ -95,8 +95,9 @@ def wait_by_a_waiter(dsn: str, message_id: int, timeout: timedelta) -> MessageRe
         return waiter.wait_for(message_id, timeout)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("wait", [wait_for, wait_by_a_waiter], ids=["wait_for", "Waiter"])
+@pytest.mark.parametrize(
+    "wait", [wait_for, pytest.param(wait_by_a_waiter, marks=pytest.mark.long)], ids=["wait_for", "Waiter"]
+)
 def test_a_wait_for_an_end_through_a_pooler_warns_and_polls_each_second(
     start: Start, pooled: str, database: Database, queue: Queue, wait: Callable[..., MessageResult]
 ) -> None:
