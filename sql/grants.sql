@@ -58,9 +58,10 @@ BEGIN
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.channel_state,
       messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state,
       messages.inherited_policy'],
-    -- channel_state and worker_state call them; inherits_from reads the sequence.
+    -- channel_state and worker_state, and lists of schedules, call them; inherits_from reads the sequence.
     ['messages_worker', 'SELECT ON SEQUENCE messages.pattern_flag'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.is_paused, messages.inherits_from, messages.patterns_of'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.is_paused, messages.inherits_from, messages.patterns_of,
+      messages.topic_regexps'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],

@@ -13,8 +13,8 @@
 -- Locks: as `messages.drain_worker`.
 -- Repeat: safe.
 -- Called by: operators.
--- Inside: A topic that no policy limits is claimed without a look at the worker: so the limit of one worker needs that
--- of all. The NOTIFY of topic_changed makes the worker claim again at once.
+-- Inside: A topic that no policy limits is claimed without a look at the worker, so a worker can have a limit of its
+-- own only where the topic has `worker_concurrency`. The NOTIFY of topic_changed wakes the worker, which claims again.
 CREATE OR REPLACE FUNCTION messages.scale_worker(
   p_name text, p_concurrency integer DEFAULT NULL, p_topic text DEFAULT NULL
 )

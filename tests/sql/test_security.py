@@ -13,6 +13,8 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.schedule import find_schedules
 from tests.server.emptied import TABLES
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -91,6 +93,7 @@ MAY_CALL = {
             "is_paused",
             "inherits_from",
             "patterns_of",
+            "topic_regexps",
             "tick",
             "raise_low_water",
         ),
@@ -732,6 +735,19 @@ def test_a_role_can_read_each_row_of_the_views_that_it_may_read(
     )
     reader = as_role(role)
     assert [view for view, readable in columns if not reader.rows(f"SELECT {readable} FROM messages.{view}")] == []
+
+
+@pytest.mark.parametrize("role", ["worker", "operator"])
+def test_a_role_lists_the_schedules_that_it_may_read_by_a_kept_plan_too(
+    queue: Queue, as_role: Callable[[str], Queue], role: str
+) -> None:
+    queue.schedule("nightly")
+    conn = as_role(role).conn
+    conn.prepare_threshold = 0
+    conn.execute("SET plan_cache_mode = force_generic_plan")
+
+    assert [each.name for each in run(conn, find_schedules())] == ["nightly"]
+    assert [each.name for each in run(conn, find_schedules(topics=["t", "other.*"]))] == ["nightly"]
 
 
 # Operator, analyst, maintainer, a login without a role
