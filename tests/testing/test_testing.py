@@ -26,6 +26,7 @@ from pgrouse import (
     AsyncContext,
     Client,
     Context,
+    Defer,
     EventTimeout,
     Reject,
     Retry,
@@ -135,6 +136,34 @@ def test_a_waiting_retry_runs_when_time_is_advanced(conn: Connection) -> None:
         ("retry", 1, None),
         ("complete", 2, 2),
     ]
+
+
+def test_a_retry_waits_for_the_next_call_however_short_its_delay_is(conn: Connection) -> None:
+    conn.execute('INSERT INTO messages.topic (topic, backoff) VALUES (\'t\', \'{"kind": "constant", "base": 1e-6}\')')
+
+    def work(payload: str, ctx: Context) -> int:
+        if ctx.attempt == 1 and payload == "fails":
+            raise ConnectionError
+        return ctx.attempt
+
+    first, other = publish(conn, "t", "fails", max_attempts=3), publish(conn, "t", "succeeds")
+    attempts = drain(conn, {"t": work}), drain(conn, {"t": work})
+
+    assert [[(each.id, each.outcome, each.number) for each in call] for call in attempts] == [
+        [(first, "retry", 1), (other, "complete", 1)],
+        [(first, "complete", 2)],
+    ]
+
+
+def test_a_message_that_is_deferred_to_now_is_processed_to_its_end(conn: Connection) -> None:
+    def work(payload: Any, ctx: Context) -> int:
+        if (ctx.state or 0) < 2:
+            raise Defer(state=(ctx.state or 0) + 1)
+        return int(ctx.state)
+
+    publish(conn, "t")
+
+    assert [each.outcome for each in drain(conn, {"t": work})] == ["defer", "defer", "complete"]
 
 
 def test_a_handler_that_publishes_to_itself_is_stopped(conn: Connection) -> None:

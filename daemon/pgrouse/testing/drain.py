@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -70,8 +71,8 @@ def drain(where: Any, handlers: HandlersSource, *, resources: Any = None, limit:
     Return all attempts in their order.
 
     Each message is claimed and settled as a daemon does it: with the real policies, retries, dead letters and archive.
-    Delayed messages, and messages that wait for a retry, are not processed: see `at`. Timeouts are ignored, no lock is
-    extended, and encrypted messages are not decrypted.
+    Delayed messages, and messages that wait for a retry, are not processed, even if their time comes during the call:
+    see `at`. Timeouts are ignored, no lock is extended, and encrypted messages are not decrypted.
 
     Args:
         where: a connection of a kind that `publish` takes: everything happens in its transaction, which may be rolled
@@ -164,6 +165,8 @@ class _Drain:
         self.conn, self.handlers, self.runtime, self.limit = conn, by_topic(handlers), runtime, limit
         self.run_coroutine = run_coroutine
         self.attempts: list[Attempt] = []
+        self.waiting: set[int] = set()
+        self.early: list[Message] = []
 
     async def run(self) -> list[Attempt]:
         while claimed := await self._claim(list(self.handlers), 1):
@@ -174,6 +177,7 @@ class _Drain:
                     "does a handler publish to itself, or is the limit too low?"
                 )
             await self._work(self.handlers[claimed[0].topic], claimed)
+        await self._settle([Settlement(each, SettleKind.RELEASE) for each in self.early])
         return self.attempts
 
     async def _work(self, handler: Handler, claimed: list[Message]) -> None:
@@ -187,6 +191,7 @@ class _Drain:
         if not is_first:
             await self._settle([each for each in settlements if each.message.id not in self.runtime.done])
         self.attempts += map(attempt, settlements)
+        self.waiting |= {each.message.id for each in settlements if _waits(each)}
 
     async def _confirmed(self, call: HandlerCall, settlements: list[Settlement]) -> list[Settlement]:
         """Return how the attempts ended, including those that the handler has completed."""
@@ -204,6 +209,18 @@ class _Drain:
         return await run_handler_async(handler, call) if is_async(self.conn) else run_handler(call, self.run_coroutine)
 
     async def _claim(self, topics: list[str], most: int) -> list[Message]:
+        """Claim messages except those that this call has told to wait.
+
+        A delay may be over at once: by default it is drawn from 0 to 1 second. The result of a test must not depend on
+        it, so these messages are kept claimed until the call ends, and are released then.
+        """
+        while claimed := await self._claim_any(topics, most):
+            self.early += [each for each in claimed if each.id in self.waiting]
+            if now := [each for each in claimed if each.id not in self.waiting]:
+                return now
+        return []
+
+    async def _claim_any(self, topics: list[str], most: int) -> list[Message]:
         call = claim(WORKER, topics, most)
         if not isinstance(self.conn, OtherConnection):
             return await self._run(call)
@@ -224,3 +241,9 @@ class _Drain:
             case psycopg.AsyncConnection():
                 return await run_async(self.conn, call)
         return run(self.conn, call)
+
+
+def _waits(ended: Settlement) -> bool:
+    if ended.kind is SettleKind.RETRY:
+        return ended.after != timedelta(0)  # None: its backoff
+    return ended.kind is SettleKind.DEFER and bool(ended.until or ended.after)
