@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hmac
 import importlib
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -260,7 +262,11 @@ def _at_free_ports(block: Block, other: OtherServer) -> Block:
     return replace(block, text=block.text.replace("9000", str(other.server_port)).replace("8000", str(_free_port())))
 
 
-_kept = cache(reserved)
+@cache
+def _kept() -> socket.socket:
+    kept = reserved()
+    atexit.register(kept.close)
+    return kept
 
 
 def _free_port() -> int:
@@ -319,7 +325,6 @@ def test_each_receiver_gets_the_event_with_a_signature_and_the_same_id_in_each_a
         send.publish(guide.conn, {"url": f"{other.url}/{path}", "event": {"order": 7}}, channel=path)
     other.answers = [(500, {}), (200, {})]
     attempts = drain(guide.conn, [send])
-    # The delay is drawn: it may be over at once.
     with at(guide.conn, "1h"):
         attempts += drain(guide.conn, [send])
 
