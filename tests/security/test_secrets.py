@@ -179,8 +179,9 @@ class Victim:
             "p_topic": [TOPIC],
             "p_payload": [Jsonb([1])],
             "p_key": [*KEYS, f"{KEYS[0]}-body", None],
-            # Only one of append and replace is used: a replaced message has no secret left.
+            # Only one of append and replace is used: a replaced message has no secret left. A debounce replaces too.
             "p_on_conflict": [on_conflict, "ignore", "error", "?"],
+            "p_debounce": ["1 hour", "0"] if on_conflict == "replace" else [None],
             "p_expect_result": [True],
             "p_after_failed": ["cancel", "run", "hold"],
             "p_job": ["victims", "own"],
@@ -216,14 +217,17 @@ NEVER_SEES = {"publisher": (*CONTENT, *MORE), "analyst": CONTENT, "maintainer": 
     [("publisher", "append"), ("publisher", "replace"), ("analyst", "append"), ("maintainer", "append")],
     indirect=["curious"],
 )
-def test_a_role_is_told_no_secret_of_a_message_of_another(curious: Role, on_conflict: str, queue: Queue) -> None:
+@pytest.mark.parametrize("at_once", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_role_is_told_no_secret_of_a_message_of_another(
+    curious: Role, on_conflict: str, queue: Queue, at_once: int
+) -> None:
     victim = Victim(queue)
     values = victim.values(on_conflict)
 
     called = curious.call_everything(values)
     curious.read_everything()
     victim.work()
-    called |= curious.call_everything(values, at_once=1)
+    called |= curious.call_everything(values, at_once)
     curious.read_everything()
 
     assert called
