@@ -30,9 +30,10 @@ SWOLLEN = """
 """
 # What a statement leaves that changes more than messages: an object, a right, a setting, another version.
 CATALOGS = (
-    "messages.migration", "pg_attribute", "pg_class", "pg_constraint", "pg_database WHERE datname = current_database()",
-    "pg_db_role_setting", "pg_default_acl", "pg_event_trigger", "pg_extension", "pg_largeobject_metadata",
-    "pg_namespace", "pg_policy", "pg_proc", "pg_trigger", "pg_type",
+    "messages.migration", "pg_attrdef", "pg_attribute", "pg_class", "pg_constraint",
+    "pg_database WHERE datname = current_database()", "pg_db_role_setting", "pg_default_acl", "pg_event_trigger",
+    "pg_extension", "pg_index", "pg_largeobject_metadata", "pg_namespace", "pg_policy", "pg_proc", "pg_rewrite",
+    "pg_trigger", "pg_type",
 )  # fmt: skip
 ROWS = " UNION ALL ".join(
     f"SELECT count(*), count(*) FILTER (WHERE age(xmin) < age(%(made)s::text::xid)) FROM {each}" for each in CATALOGS
