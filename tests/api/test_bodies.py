@@ -46,9 +46,9 @@ TRIED: list[tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = [
 def bodies(given: dict[str, Any], values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield bodies that have up to two more members, each with its value or with null.
 
-    To publish takes three: a payload and a key allow what neither of them does.
+    They have up to three where few are known, and to publish: a payload and a key allow what neither of them does.
     """
-    for count in range(4 if given == {"topic": "t"} else 3):
+    for count in range(4 if len(values) <= 5 or given == {"topic": "t"} else 3):
         for names in combinations(values, count):
             for chosen in product(*({None, 0} for _ in names)):
                 more = {name: None if null is None else values[name] for name, null in zip(names, chosen, strict=True)}

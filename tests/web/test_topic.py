@@ -139,6 +139,9 @@ def test_an_invalid_time_is_refused_with_the_valid_forms(visitor: Visitor, queue
         expect(page.locator("#toasts")).to_contain_text(expected)
         page.get_by_label(label).fill("")
     assert queue.value("SELECT count(*) FROM messages.topic WHERE paused_at IS NOT NULL") == 0
+    page.get_by_role("button", name="Pause mail").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_in_viewport()
+    assert queue.claim("mail") == []
 
 
 @pytest.mark.long
