@@ -75,6 +75,13 @@ def test_rows_that_only_the_server_can_refuse_are_found_among_the_others(databas
     assert len(queue.ids()) == 36
 
 
+@pytest.mark.parametrize("payload", ["nope", '"\\u0000"'])
+def test_a_file_of_only_invalid_rows_is_rejected_row_by_row(database: Database, payload: str) -> None:
+    done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [rows(*[payload] * 9)])])
+
+    assert (done.published, done.rejected) == (0, 9)
+
+
 def test_headers_that_are_not_an_object_are_rejected(database: Database) -> None:
     given = batch(topic=["t"] * 4, payload=["1"] * 4, headers=["[]", '{"a": 1}', "{", "{}"])
 

@@ -202,6 +202,7 @@ def test_topics_are_compared_in_one_unit() -> None:
 @pytest.mark.parametrize(
     ("window", "errors", "expected"),
     [
+        (DEPLOYED, "old", "No error is new: each was also seen before the deploy."),
         (DEPLOYED, "old new", "1 error is new: it was not seen before the deploy."),
         (BASELINE, "new newer", "2 errors are new: they were not seen in the 7d before this window."),
         (BASELINE, "old", "No error is new: each was also seen in the 7d before this window."),
