@@ -98,6 +98,8 @@ def test_a_dry_run_prints_the_steps_and_does_nothing(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert f"would run: mkdir -p {tmp_path}/root/opt/pgrouse" in done.stdout
+    for kind in ("", "web.", "pipeline."):
+        assert f"would run: chmod 600 {tmp_path}/root/etc/pgrouse/{kind}pg_service.conf\n" in done.stdout
     assert not (tmp_path / "root").exists()
 
 

@@ -30,6 +30,7 @@ from pgrouse import (
     DecryptionFailed,
     EncryptionKeyMissing,
     InvalidMessage,
+    NewMessage,
     Retry,
 )
 from pgrouse.client.message import Message
@@ -49,6 +50,7 @@ from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
+from pgrouse.publishing.new_message import to_columns
 from pgrouse.web.page import message_detail
 from pgrouse.worker.execution.executor import HandlerExecutor
 from pgrouse.worker.execution.in_flight import InFlight
@@ -456,6 +458,12 @@ def test_a_header_that_only_mentions_the_mark_does_not_count(cipher: Cipher) -> 
     plain = message(payload="1", headers=json.dumps({"about": ENCRYPTED_BY, "in": {ENCRYPTED_BY: "k"}}))
 
     assert message_crypto(cipher).decrypt(plain) is plain
+
+
+def test_a_body_that_is_an_envelope_already_keeps_its_mark(cipher: Cipher) -> None:
+    columns = to_columns(NewMessage(topic="t", body=cipher.encrypt("t", b"7"), headers={ENCRYPTED_BY: "old"}))
+
+    assert json.loads(columns["headers"]) == {ENCRYPTED_BY: "old"}
 
 
 def test_a_foreign_plain_checkpoint_is_rejected_where_plain_is(cipher: Cipher) -> None:

@@ -232,6 +232,14 @@ def test_running_ready_and_ended_messages_are_left_alone(queue: Queue) -> None:
     assert queue.rows("SELECT * FROM messages.audit") == []
 
 
+def test_the_audit_entry_has_the_topic_and_how_many_messages_are_retried(queue: Queue) -> None:
+    waiting = queue.publish_many(2, wait="1 hour")
+
+    queue.call("retry_now", waiting)
+
+    assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("retry_now", "t", "2")
+
+
 def test_an_open_transaction_that_waits_for_the_message_does_not_block_it(queue: Queue, other: Queue) -> None:
     published = queue.publish(wait="1 hour")
 
