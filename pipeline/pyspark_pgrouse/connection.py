@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DeadlockDetected
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.row import SET_VALUES
-from pgrouse.client.queries.table import schema_access, table_columns
+from pgrouse.client.queries.pipeline.row import SET_VALUES
+from pgrouse.client.queries.pipeline.table import schema_access, table_columns
 from pgrouse.config import dsn as dsns
 from pgrouse.database import connection_schema, schema_name, session_settings
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch

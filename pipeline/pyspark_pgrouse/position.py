@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.archive_row import last_row, nth_row, row_within_bytes
-from pgrouse.client.queries.row import EVERYTHING, Key, Scope
+from pgrouse.client.queries.pipeline.archive_row import last_row, nth_row, row_within_bytes
+from pgrouse.client.queries.pipeline.row import EVERYTHING, Key, Scope
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:

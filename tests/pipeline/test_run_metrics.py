@@ -17,7 +17,7 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrouse.client.queries.row import Scope
+from pgrouse.client.queries.pipeline.row import Scope
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.terminal.command import CliSession
 from pyspark_pgrouse.connection import connect

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.archive_row import RowsAfter, rows_after
+from pgrouse.client.queries.pipeline.archive_row import RowsAfter, rows_after
 from pgrouse.config.duration import show
 from pgrouse.errors import ExitCode, PgrouseError
 from pgrouse.terminal.param_types import DURATION
@@ -22,7 +22,7 @@ from pyspark_pgrouse.position import Position, watermark_lag
 if TYPE_CHECKING:
     import psycopg
 
-    from pgrouse.client.queries.row import Scope
+    from pgrouse.client.queries.pipeline.row import Scope
 
 # The count stops at a million rows: then it is clear that the export is far behind.
 MOST_ROWS = 1_000_000

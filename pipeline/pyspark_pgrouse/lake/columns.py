@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg.sql import Identifier
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.table import TableColumn, table_columns
+from pgrouse.client.queries.pipeline.table import TableColumn, table_columns
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import check
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import list_exports
-from pgrouse.client.queries.archive_row import count_topics, estimate_rows_from
-from pgrouse.client.queries.row import Scope
+from pgrouse.client.queries.pipeline.archive_row import count_topics, estimate_rows_from
+from pgrouse.client.queries.pipeline.row import Scope
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position as positions
 from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice, archive_columns, arrow_schema

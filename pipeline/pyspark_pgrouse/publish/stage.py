@@ -15,7 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.bulk import begin_staging, delete_staged
-from pgrouse.client.queries.publish_stage import COPY_REJECTED, copy_staged, may_stage
+from pgrouse.client.queries.pipeline.publish_stage import COPY_REJECTED, copy_staged, may_stage
 from pgrouse.database.connection_schema import schema_of
 from pgrouse.errors import ConfigError, SchemaMismatch
 from pgrouse.publishing.schema_cache import READ_ALL, SchemaSnapshot

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.archive_row import archive_size
-from pgrouse.client.queries.row import EVERYTHING, Condition, Key, Write, between, literal, visible
+from pgrouse.client.queries.pipeline.archive_row import archive_size
+from pgrouse.client.queries.pipeline.row import EVERYTHING, Condition, Key, Write, between, literal, visible
 from pyspark_pgrouse import connection, schema
 from pyspark_pgrouse.read import slices
 from pyspark_pgrouse.read.pushdown import condition, is_enabled

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pgrouse.client.queries.row import Key, Write, between
+from pgrouse.client.queries.pipeline.row import Key, Write, between
 from pyspark_pgrouse import connection, position, schema
 from pyspark_pgrouse.options import EARLIEST, LATEST
 from pyspark_pgrouse.position import Position

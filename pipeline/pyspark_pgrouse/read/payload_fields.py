@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.archive_row import sample_payloads
-from pgrouse.client.queries.ready_message import sample_waiting_payloads
+from pgrouse.client.queries.pipeline.archive_row import sample_payloads
+from pgrouse.client.queries.pipeline.ready_message import sample_waiting_payloads
 from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import connection

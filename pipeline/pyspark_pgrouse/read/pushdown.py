@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource
 
 if TYPE_CHECKING:
-    from pgrouse.client.queries.row import Condition
+    from pgrouse.client.queries.pipeline.row import Condition
     from pyspark_pgrouse.schema import SourceColumn
 
 # Spark plans a read with this program if its session allows filters in sources, and the query has some. There is no

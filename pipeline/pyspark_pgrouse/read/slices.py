@@ -12,8 +12,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.archive_row import archive_size, row_bounds
-from pgrouse.client.queries.row import Condition, Key, Scope, Values, Write, between, select_rows
+from pgrouse.client.queries.pipeline.archive_row import archive_size, row_bounds
+from pgrouse.client.queries.pipeline.row import Condition, Key, Scope, Values, Write, between, select_rows
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.options import Mode
 from pyspark_pgrouse.read.payload import reader

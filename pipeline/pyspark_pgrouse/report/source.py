@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from pgrouse.client.queries.row import Scope, select_rows
+from pgrouse.client.queries.pipeline.row import Scope, select_rows
 from pgrouse.config.dsn import redact
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import connection

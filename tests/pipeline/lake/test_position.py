@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.client.queries.row import EVERYTHING, Scope, between
+from pgrouse.client.queries.pipeline.row import EVERYTHING, Scope, between
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position
 from pyspark_pgrouse.position import Position

@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors
 
 from pgrouse.client.call import Call
-from pgrouse.client.queries.archive_row import last_row, nth_row, row_within_bytes, rows_after
+from pgrouse.client.queries.pipeline.archive_row import last_row, nth_row, row_within_bytes, rows_after
 from tests.server.postgres import Database
 from tests.sql.deaths import die
 from tests.sql.exports import OPEN, export, from_elsewhere
@@ -236,7 +236,7 @@ def test_another_session_may_lock_it_then(own_queue: Queue, own_database: Databa
     assert second.call("lock_export", "n") is True
 
 
-# An export reads its batches in the order of the archive (pgrouse.client.queries.archive_row), and stops at their ends.
+# An export reads its batches in the order of the archive (queries/pipeline/archive_row.py), and stops at their ends.
 
 ENDED = """
     INSERT INTO messages.message_archive (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgrouse.client.call import Call, Rows, query_call, value
-from pgrouse.client.queries.row import DEAD, Key, between
+from pgrouse.client.queries.pipeline.row import DEAD, Key, between
 
 # The rows that a reader may have after a position; the queries below contain this.
 BELOW_WATERMARK = """

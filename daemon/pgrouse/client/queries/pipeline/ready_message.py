@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgrouse.client.call import Call, values
-from pgrouse.client.queries.row import READY
+from pgrouse.client.queries.pipeline.row import READY
 
 # Rough bounds are enough: they only divide the work.
 BOUNDS = """
