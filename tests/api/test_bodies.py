@@ -15,9 +15,9 @@ from pgrouse.errors import InvalidMessage
 from pgrouse.publishing.new_message import to_columns
 from pgrouse.web.v1.alert import NewSilence
 from pgrouse.web.v1.dead import RedriveRequest
-from pgrouse.web.v1.message import EditRequest
+from pgrouse.web.v1.messages.message import EditRequest
 from pgrouse.web.v1.model import RequestModel
-from pgrouse.web.v1.publish import PublishRequest
+from pgrouse.web.v1.messages.publish import PublishRequest
 from pgrouse.web.v1.schedule import ScheduleChangeRequest
 from pgrouse.web.v1.topic import PauseRequest
 from pgrouse.web.v1.work import ALLOWED_FIELDS, SettleRequest

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from pgrouse.web.http import large_body
-from pgrouse.web.v1 import publish
+from pgrouse.web.v1.messages import publish
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Postgres

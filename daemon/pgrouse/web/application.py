@@ -35,7 +35,7 @@ from pgrouse.web.http.page_compression import with_page_compression
 from pgrouse.web.live import live_updates
 from pgrouse.web.live.live_updates import LiveUpdates
 from pgrouse.web.page import problem_answer
-from pgrouse.web.v1.publish_fast_path import with_publish_fast_path
+from pgrouse.web.v1.messages.publish_fast_path import with_publish_fast_path
 
 
 def create_app(settings: Config, authenticate: Authenticate | None = None, *, is_mounted: bool = False) -> FastAPI:

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from pgrouse.web.v1 import (
-    alert,
-    batch,
-    dead,
-    event,
-    message,
-    publish,
-    schedule,
-    subscription,
-    system,
-    threshold,
-    topic,
-    work,
-    workflow,
-)
+from pgrouse.web.v1 import alert, batch, dead, event, schedule, subscription, system, threshold, topic, work, workflow
 from pgrouse.web.v1.description import openapi
+from pgrouse.web.v1.messages import message, publish
 
 # Only the routers in this list are served.
 ROUTERS: list[APIRouter] = [

@@ -19,7 +19,7 @@ from pgrouse.web.access.database_pool import Connection, read_rows, reading, run
 from pgrouse.web.access.security import Operator, Viewer, check_permission
 from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.message import own_messages
+from pgrouse.web.v1.messages.message import own_messages
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     CursorQuery,

@@ -20,7 +20,7 @@ from pgrouse.web.access.security import Publisher, check_permission
 from pgrouse.web.http.problem import Problem, to_problem
 from pgrouse.web.page.page import render
 from pgrouse.web.search.message_counts import read_topic_counts
-from pgrouse.web.v1.publish import PublishRequest
+from pgrouse.web.v1.messages.publish import PublishRequest
 
 router = APIRouter()
 

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from pgrouse.web.http.base_path import base_path
 from pgrouse.web.v1.description.member_texts import EXAMPLES, EXAMPLES_OF_TYPES, TEXTS
 from pgrouse.web.v1.description.problem_responses import add_problem_responses, shared_responses
+from pgrouse.web.v1.messages.publish import PublishBatchRequest, PublishRequest
 from pgrouse.web.v1.model import ProblemDetails, RequestModel, ResponseModel
-from pgrouse.web.v1.publish import PublishBatchRequest, PublishRequest
 from pgrouse.web.v1.response import ApiResponse
 
 router = APIRouter(prefix="/v1", include_in_schema=False)

@@ -16,7 +16,7 @@ from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.base_path import route_path
 from pgrouse.web.http.problem import to_problem
-from pgrouse.web.v1 import publish
+from pgrouse.web.v1.messages import publish
 
 ROUTES: dict[str, Callable[[Request, Caller], Awaitable[Response]]] = {
     "/v1/messages": publish.publish_message,

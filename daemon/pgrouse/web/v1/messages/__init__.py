@@ -1,0 +1,1 @@
+"""Messages: how they are published, found, shown and changed."""
