@@ -16,10 +16,10 @@ from pgrouse.publishing.new_message import to_columns
 from pgrouse.web.v1.alert import NewSilence
 from pgrouse.web.v1.dead import RedriveRequest
 from pgrouse.web.v1.messages.message import EditRequest
-from pgrouse.web.v1.model import RequestModel
 from pgrouse.web.v1.messages.publish import PublishRequest
+from pgrouse.web.v1.model import RequestModel
 from pgrouse.web.v1.schedule import ScheduleChangeRequest
-from pgrouse.web.v1.topic import PauseRequest
+from pgrouse.web.v1.topics.topic import PauseRequest
 from pgrouse.web.v1.work import ALLOWED_FIELDS, SettleRequest
 from tests.api.described import description
 from tests.api.site import code

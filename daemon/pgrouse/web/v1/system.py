@@ -42,7 +42,7 @@ from pgrouse.web.v1.model import (
 )
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
-from pgrouse.web.v1.topic import TopicCounts
+from pgrouse.web.v1.topics.topic import TopicCounts
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 

@@ -1,0 +1,1 @@
+"""Topics: their counts, policies and pauses, their thresholds, and their subscriptions."""
