@@ -26,11 +26,11 @@ from pgrouse.alerts.heartbeat import AlertHeartbeat
 from pgrouse.alerts.notice import Notice, QueueInfo
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
-from pgrouse.client import clock
 from pgrouse.client.call import Call, run_async, value
 from pgrouse.client.calls.monitoring.alert import ClaimedDelivery, claim_delivery, settle_delivery
 from pgrouse.client.connection import database
 from pgrouse.client.connection.listening import ListenConnection
+from pgrouse.client.queries import clock
 from pgrouse.config import dsn
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log

@@ -17,9 +17,9 @@ from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
 from pgrouse.client.calls.monitoring.doctor import snapshot_age
 from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import TopicStats, stats
-from pgrouse.client.clock import notify_queue_usage, tick_ages
 from pgrouse.client.message_state import DEAD
 from pgrouse.client.queries.alert import undelivered
+from pgrouse.client.queries.clock import notify_queue_usage, tick_ages
 from pgrouse.client.queries.schedule import RunTimes, run_times
 from pgrouse.client.queries.topic import DeadCount, dead_counts, effective_policy, find_policies
 from pgrouse.client.queries.worker import count_workers

@@ -15,7 +15,6 @@ from pgrouse.alerts.sinks import read_sinks
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls.monitoring import alert as alert_calls
-from pgrouse.client.clock import now
 from pgrouse.client.queries.alert import (
     THRESHOLDS,
     find_incidents,
@@ -25,6 +24,7 @@ from pgrouse.client.queries.alert import (
     read_threshold,
     set_thresholds,
 )
+from pgrouse.client.queries.clock import now
 from pgrouse.config import dsn
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.terminal.command import CliSession, CommandGroup

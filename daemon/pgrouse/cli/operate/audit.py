@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from pgrouse.client.call import run
-from pgrouse.client.clock import now
 from pgrouse.client.queries.audit import AuditedAction, find_actions
+from pgrouse.client.queries.clock import now
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.param_types import DURATION, MESSAGE_ID
 from pgrouse.terminal.table import Column

@@ -10,7 +10,7 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import list_exports
-from pgrouse.client.clock import tick_ages
+from pgrouse.client.queries.clock import tick_ages
 from pgrouse.client.queries.worker import find_worker, latest_daemon
 from pgrouse.database.install import schema
 from pgrouse.errors import ExitCode

@@ -14,7 +14,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.export import ExportStatus, list_exports
 from pgrouse.client.calls.monitoring import stats as stats_calls
 from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
-from pgrouse.client.clock import tick_ages
+from pgrouse.client.queries.clock import tick_ages
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.terminal.extras import has_rich
 from pgrouse.terminal.param_types import DURATION

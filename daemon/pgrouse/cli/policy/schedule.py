@@ -14,7 +14,7 @@ from psycopg import errors
 from pgrouse.cli.queue.publish import own_policy_options, utf8
 from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
-from pgrouse.client.clock import now
+from pgrouse.client.queries.clock import now
 from pgrouse.client.queries.schedule import (
     PastRun,
     Schedule,

@@ -11,8 +11,8 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
-from pgrouse.client.clock import queue_now
 from pgrouse.client.queries.channel import Channel, find_channels
+from pgrouse.client.queries.clock import queue_now
 from pgrouse.client.queries.topic import Subscription, find_policies, find_subscriptions
 from pgrouse.config.policy.policy_settings import ChannelPolicy
 from pgrouse.config.policy.policy_text import model_of

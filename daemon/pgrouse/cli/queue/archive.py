@@ -9,8 +9,8 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.maintenance import purge_archive
-from pgrouse.client.clock import now
 from pgrouse.client.queries.archive import count_older
+from pgrouse.client.queries.clock import now
 from pgrouse.terminal.bulk import BOUND, YES, ask_to_delete
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.terminal.param_types import DURATION

@@ -14,8 +14,8 @@ from pgrouse.client.call import run
 from pgrouse.client.calls import batch as calls
 from pgrouse.client.calls.batch import BatchProgress, BatchState
 from pgrouse.client.calls.dead import Redriven
-from pgrouse.client.clock import now
 from pgrouse.client.queries.batch import BatchWord, find_batches
+from pgrouse.client.queries.clock import now
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.errors import ExitCode
 from pgrouse.terminal.bulk import DELAY, RATE, conclude

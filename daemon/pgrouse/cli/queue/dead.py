@@ -14,8 +14,8 @@ from pgrouse.cli.queue.message import style_of_state
 from pgrouse.cli.queue.message_view import show_message
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics, requeue_dead_letters
-from pgrouse.client.clock import now
 from pgrouse.client.message_state import DEAD
+from pgrouse.client.queries.clock import now
 from pgrouse.client.queries.dead import latest_dead, waiting_copies
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.errors import ExitCode

@@ -12,8 +12,8 @@ from pgrouse.cli.queue.message_view import show_message
 from pgrouse.cli.queue.signal import make_signal_url, signal, signal_key
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
-from pgrouse.client.clock import now
 from pgrouse.client.message_state import LIVE, RESULTS
+from pgrouse.client.queries.clock import now
 from pgrouse.client.queries.message import NEVER, find_ended, find_live
 from pgrouse.errors import ExitCode
 from pgrouse.terminal.command import CliSession, CommandGroup

@@ -14,8 +14,8 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.monitoring.explain import Reason, explain
 from pgrouse.client.calls.workflow import Neighbour, workflow
-from pgrouse.client.clock import now
 from pgrouse.client.message_state import DEAD
+from pgrouse.client.queries.clock import now
 from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_logs, find_steps, read_message
 from pgrouse.config.duration import show
 from pgrouse.crypto import envelope

@@ -13,8 +13,8 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
-from pgrouse.client.clock import now
 from pgrouse.client.message_state import DEAD
+from pgrouse.client.queries.clock import now
 from pgrouse.client.queries.dead import dead_details
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.errors import ExitCode

@@ -12,8 +12,8 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
-from pgrouse.client.clock import now
 from pgrouse.client.queries.archive import count_replayable
+from pgrouse.client.queries.clock import now
 from pgrouse.client.redrive import BATCH, RateSpreader
 from pgrouse.terminal.bulk import BOUND, DELAY, RATE, YES, report_skipped, show_progress
 from pgrouse.terminal.command import READ_TIMEOUT, CliSession, Command

@@ -8,7 +8,7 @@ import click
 
 from pgrouse.client.call import run
 from pgrouse.client.calls import event
-from pgrouse.client.clock import now
+from pgrouse.client.queries.clock import now
 from pgrouse.client.signal_url import NO_ADDRESS, signal_url
 from pgrouse.errors import ConfigError
 from pgrouse.terminal.command import CliSession, Command

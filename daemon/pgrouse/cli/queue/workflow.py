@@ -12,7 +12,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls import dead, operate
 from pgrouse.client.calls.monitoring.state import Workflow
 from pgrouse.client.calls.workflow import WorkflowMessage
-from pgrouse.client.clock import now
+from pgrouse.client.queries.clock import now
 from pgrouse.client.redrive import RateSpreader
 from pgrouse.client.workflow_graph import WorkflowWord, read_workflow, read_workflows
 from pgrouse.errors import ExitCode

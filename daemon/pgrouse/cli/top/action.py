@@ -9,10 +9,10 @@ from datetime import timedelta
 import psycopg
 
 from pgrouse.cli.top.snapshot import DeadRow
-from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead
 from pgrouse.client.calls.monitoring import explain as explain_calls
+from pgrouse.client.queries import clock
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 
 # The maximum number that one confirmation redrives.

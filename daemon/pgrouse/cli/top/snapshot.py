@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.monitoring.alert import OpenCondition, open_conditions
 from pgrouse.client.calls.monitoring.state import TopicState, topic_state
 from pgrouse.client.calls.monitoring.stats import TopicLatency, TopicStats, latency, stats, throughput
+from pgrouse.client.queries import clock
 from pgrouse.client.queries.worker import RegisteredWorker, count_held, find_workers, handled_topics
 from pgrouse.client.redrive import bound_of_a_topic
 

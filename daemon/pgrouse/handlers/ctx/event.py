@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from pgrouse.client.call import Call
 from pgrouse.client.calls.event import SavedEvent, load_events
-from pgrouse.client.clock import now
 from pgrouse.client.message import Message
+from pgrouse.client.queries.clock import now
 from pgrouse.client.signal_url import NO_ADDRESS, signal_url
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration

@@ -15,8 +15,8 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance
 from pgrouse.client.calls.monitoring.state import topic_state
 from pgrouse.client.calls.monitoring.stats import COUNT_BOUND
-from pgrouse.client.clock import last_ticks
 from pgrouse.client.queries.archive import estimate_messages
+from pgrouse.client.queries.clock import last_ticks
 from pgrouse.client.queries.measure import measured_times
 from pgrouse.client.queries.worker import count_workers
 from pgrouse.web.access.caller import Caller, Role

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import event
-from pgrouse.client.clock import now
+from pgrouse.client.queries.clock import now
 from pgrouse.client.queries.message import topics_of
 from pgrouse.client.signal_url import NO_ADDRESS, signal_url
 from pgrouse.config import duration
