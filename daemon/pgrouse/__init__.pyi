@@ -2,8 +2,8 @@
 
 from pgrouse.client.async_client import AsyncClient as AsyncClient
 from pgrouse.client.client import Client as Client
-from pgrouse.client.message_result import MessageResult as MessageResult
 from pgrouse.client.migration import migrate as migrate
+from pgrouse.client.waiting.message_result import MessageResult as MessageResult
 from pgrouse.client.waiting.wait_for import wait_for as wait_for
 from pgrouse.client.waiting.waiter import Waiter as Waiter
 from pgrouse.crypto.cipher import Cipher as Cipher

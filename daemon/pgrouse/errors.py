@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgrouse.client.message_result import MessageResult
+    from pgrouse.client.waiting.message_result import MessageResult
 
 
 class ExitCode(IntEnum):

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pgrouse import MessageNotFound, MessageResult, publish, wait_for
-from pgrouse.client import message_result
+from pgrouse.client.waiting import message_result
 from pgrouse.client.waiting import wait_for as waiting
 from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database

@@ -12,8 +12,7 @@ import psycopg
 import pytest
 
 from pgrouse import MessageNotFound, MessageResult, ResultForbidden, Waiter, publish, wait_for
-from pgrouse.client import message_result
-from pgrouse.client.waiting import waiting
+from pgrouse.client.waiting import message_result, waiting
 from tests.daemon.proxy import Proxy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 
 from pgrouse.client.client import Client, own_errors
-from pgrouse.client.message_result import MessageResult, Wait
+from pgrouse.client.waiting.message_result import MessageResult, Wait
 from pgrouse.client.waiting.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database import schema_name

@@ -29,7 +29,6 @@ from pgrouse.client.calls.monitoring import explain as explain_calls
 from pgrouse.client.calls.monitoring import stats as stats_calls
 from pgrouse.client.calls.monitoring.state import Workflow, topic_state
 from pgrouse.client.calls.processing import worker
-from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
 from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds
 from pgrouse.client.queries.batch import BatchWord, find_batches
@@ -45,6 +44,7 @@ from pgrouse.client.queries.topic import (
     remove_subscription,
 )
 from pgrouse.client.signal_url import signal_url
+from pgrouse.client.waiting.message_result import MessageResult
 from pgrouse.client.waiting.wait_for import wait_for
 from pgrouse.client.waiting.waiter import refuse_on_event_loop
 from pgrouse.client.workflow_graph import WorkflowGraph, WorkflowWord, read_workflow, read_workflows

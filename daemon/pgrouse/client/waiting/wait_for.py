@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.processing import wake as calls
 from pgrouse.client.connection.closed_after import closed_after
-from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
+from pgrouse.client.waiting.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
 from pgrouse.client.waiting.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database import session_settings

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from pgrouse.client.message_result import MessageResult
+from pgrouse.client.waiting.message_result import MessageResult
 from pgrouse.client.waiting.waiting import SharedWait, Waiting
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database import schema_name

@@ -22,7 +22,7 @@ import psycopg
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.processing import wake as calls
-from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, MessageResult, Wait
+from pgrouse.client.waiting.message_result import LISTEN, PROCESS, REGISTER_FOR, MessageResult, Wait
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database import session_settings
 from pgrouse.database.database_errors import CONNECTION_ERRORS

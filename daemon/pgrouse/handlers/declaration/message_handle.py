@@ -13,7 +13,7 @@ import psycopg
 from pydantic_core import to_json
 from typing_extensions import TypeVar
 
-from pgrouse.client.message_result import MessageResult
+from pgrouse.client.waiting.message_result import MessageResult
 from pgrouse.client.waiting.wait_for import wait_for
 from pgrouse.client.waiting.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
