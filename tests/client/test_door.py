@@ -25,7 +25,7 @@ NO_STATEMENT = "its statements name nothing of the queue"
 ELSEWHERE = {
     "client/call.py:run": "it renders",
     "client/call.py:run_async": "it renders",
-    "client/worker_client.py:_send": "it renders",
+    "client/processing/worker_client.py:_send": "it renders",
     "client/connection/database.py:connect": "`use`",
     "client/connection/database.py:connect_listener": "`use`",
     "client/connection/database.py:connect_blocking": "`use`",

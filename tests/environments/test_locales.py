@@ -12,8 +12,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from pgrouse import Client, Waiter, Worker, migrate, publish, wait_for
-from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement
-from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from pgrouse.client.processing.settlement import LoggedLines, SettleKind, Settlement
+from pgrouse.client.processing.worker_client import ClaimRequest, WorkerClient
 from pgrouse.testing import drain
 from tests.environments.life import Life
 from tests.environments.locale_database import database_of

@@ -23,7 +23,7 @@
    trigger does. Publishers commit, roll back, do so several times in one transaction, and use REPEATABLE READ. Workers claim
    all or some of the waiting messages, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, stay awake
    for a while and claim again, armed or not, lose connections before and after their commit, and one of them dies.
-   In the code: messages.new_message, notify_topics, arm, draw_xid, oldest_running_xid, next_due, disarm; worker/loop/claim_planner.py and client/worker_client.py.
+   In the code: messages.new_message, notify_topics, arm, draw_xid, oldest_running_xid, next_due, disarm; worker/loop/claim_planner.py and client/processing/worker_client.py.
 
    Variants, each of which fails and so shows what a part is for:
      NAIVE             sleep as soon as the flag is set

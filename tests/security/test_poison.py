@@ -20,7 +20,7 @@ import pytest
 from psycopg import errors, sql
 
 from pgrouse.client.message import Message
-from pgrouse.client.worker_client import TurnResult
+from pgrouse.client.processing.worker_client import TurnResult
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.execution.settle_buffer import SettleBuffer

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from pgrouse.client.processing.settlement import SettleKind, Settlement
+from pgrouse.client.processing.worker_client import ClaimRequest, WorkerClient
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue

@@ -34,8 +34,8 @@ from pgrouse import (
     Retry,
 )
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind as How
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import SettleKind as How
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.config.config import load
 from pgrouse.config.crypto import CryptoSettings

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config import duration
 from pgrouse.errors import ConfigError, PgrouseError
 from pgrouse.handlers import outcome

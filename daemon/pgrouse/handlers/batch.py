@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.handlers.ack_rules import AckPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.handlers.batch import Batch
 from pgrouse.handlers.ctx.publish_tracker import PublishTracker
 from pgrouse.handlers.handler import Handler

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic_core import to_jsonable_python
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.values import jsonb

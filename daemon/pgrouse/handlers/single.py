@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.context import AsyncContext, Context

@@ -16,7 +16,7 @@ from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.processing.claim import claim
 from pgrouse.client.calls.processing.settle import completion_states
 from pgrouse.client.message import Message, claim_refs
-from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
+from pgrouse.client.processing.settlement import SettleKind, Settlement, settlement_call
 from pgrouse.database.run_sync import run_sync
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.call import HandlerCall, to_call

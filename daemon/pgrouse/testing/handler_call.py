@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.handlers import outcome
 from pgrouse.handlers.attempt.attempt_context import CleanContext, InContext

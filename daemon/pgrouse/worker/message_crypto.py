@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.crypto import envelope
 from pgrouse.crypto.cipher import mark_headers
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind

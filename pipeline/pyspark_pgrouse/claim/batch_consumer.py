@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.processing.settlement import SettleKind
 from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult, call_function, search_batch
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize

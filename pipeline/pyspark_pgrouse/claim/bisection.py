@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.processing.settlement import SettleKind
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.processing.run import results
-from pgrouse.client.settlement import SettleKind, settle_call
+from pgrouse.client.processing.settlement import SettleKind, settle_call
 from pgrouse.config import duration
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.values import jsonb

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from psycopg import AsyncConnection
 
-from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from pgrouse.client.processing.settlement import SettleKind, Settlement
+from pgrouse.client.processing.worker_client import ClaimRequest, WorkerClient
 from tests.server.postgres import Database
 
 # The value of the setting when the transaction commits.

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import ClaimRequest, TurnResult, UnwritableValue, WorkerClient
+from pgrouse.client.processing.settlement import SettleKind, Settlement
+from pgrouse.client.processing.worker_client import ClaimRequest, TurnResult, UnwritableValue, WorkerClient
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

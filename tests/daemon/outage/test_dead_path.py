@@ -12,7 +12,7 @@ import pytest
 
 from pgrouse.client.connection import database as connecting
 from pgrouse.client.message import Message
-from pgrouse.client.worker_client import WorkerClient
+from pgrouse.client.processing.worker_client import WorkerClient
 from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.worker.execution import daemon_runtime

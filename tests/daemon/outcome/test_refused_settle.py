@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from pgrouse.client.processing.settlement import SettleKind, Settlement
+from pgrouse.client.processing.worker_client import ClaimRequest, WorkerClient
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.settle_buffer import SettleBuffer

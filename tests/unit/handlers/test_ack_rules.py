@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.processing.settlement import SettleKind
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
 from pgrouse.handlers.outcome import Defer, Fail, Reject, Retry
 

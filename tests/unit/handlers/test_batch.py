@@ -20,7 +20,7 @@ from structlog.testing import LogCapture
 
 from pgrouse import Defer, Fail, LockLost, Reject, Retry
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy

@@ -12,7 +12,7 @@ import pytest
 
 from pgrouse import Context, Defer, Reject, Retry
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.handlers.call import to_call
 from pgrouse.handlers.declaration.middleware import with_middleware
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import pgrouse
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.processing.settlement import SettleKind
 from pgrouse.handlers.outcome import Defer, Retry, describe, to_settlement
 from pgrouse.values.error_line import ERROR_BYTES, to_storable_text
 

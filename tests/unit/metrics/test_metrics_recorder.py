@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.metrics.histogram import BOUNDS_S, BUCKETS, Histogram
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
 from pgrouse.worker.reporting.wake_reason import WakeReason

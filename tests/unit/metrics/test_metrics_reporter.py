@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
 from pgrouse.worker.reporting.metrics_reporter import MetricsReport, MetricsReporter
 from pgrouse.worker.reporting.wake_reason import WakeReason

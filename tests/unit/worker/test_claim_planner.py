@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.worker_client import TurnResult
+from pgrouse.client.processing.worker_client import TurnResult
 from pgrouse.worker.loop.claim_planner import (
     DISARM_AFTER_S,
     LIMITED_POLL_S,

@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.encryption import NoEncryption

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.processing.settlement import SettleKind
 from pgrouse.worker.execution import batch_gatherer, single_scheduler
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.execution.executor import HandlerExecutor

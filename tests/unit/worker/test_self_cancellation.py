@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.processing.settlement import SettleKind
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.worker.execution.executor import HandlerExecutor

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.execution.settle_buffer import SettleBuffer
 

@@ -6,7 +6,7 @@ import pytest
 
 from pgrouse.client.calls.processing.claim import claim_with_next_due
 from pgrouse.client.message import Message
-from pgrouse.client.worker_client import TurnResult
+from pgrouse.client.processing.worker_client import TurnResult
 
 NO_MESSAGE = (None,) * len(Message._fields)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 
 FAILURES = frozenset([SettleKind.RETRY, SettleKind.EXPIRE, SettleKind.REJECT, SettleKind.FAIL])
 

@@ -23,8 +23,8 @@ from pgrouse.client.calls.processing.settle import reject, release
 from pgrouse.client.calls.processing.worker import touch_http_holders
 from pgrouse.client.connection.database import may_be_caused_by_message, unclaimable_reason
 from pgrouse.client.message import Message, claim_refs
+from pgrouse.client.processing.settlement import SettleKind, settle_call
 from pgrouse.client.queries.message import topics_of
-from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.access.database_pool import Connection, DatabasePool, writing
 from pgrouse.web.access.security import Worker, check_permission, client_address

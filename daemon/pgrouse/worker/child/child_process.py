@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.crypto.envelope import ENCRYPTED_BY
 from pgrouse.database import schema_name

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.attempt import current_attempt, log_lines

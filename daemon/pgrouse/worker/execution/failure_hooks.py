@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.handlers.declaration.failure import FAILURES, Failure, Hook, to_failure
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log

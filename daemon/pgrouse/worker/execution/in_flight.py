@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.worker.execution.progress import Progress
 
 # Shorter locks need a heartbeat sooner than after one second.

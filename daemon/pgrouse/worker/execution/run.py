@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler
 from pgrouse.worker.execution.in_flight import InFlight

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from pgrouse.client.calls.event import SavedEvent
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 from pgrouse.handlers.attempt.log_lines import current_lines
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler

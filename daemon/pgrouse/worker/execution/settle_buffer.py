@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement
+from pgrouse.client.processing.settlement import LoggedLines, SettleKind, Settlement
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log
 from pgrouse.process.wake_event import WakeEvents

@@ -16,8 +16,8 @@ import psycopg
 
 from pgrouse.client.connection import database
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import TurnResult, WorkerClient
+from pgrouse.client.processing.settlement import SettleKind, Settlement
+from pgrouse.client.processing.worker_client import TurnResult, WorkerClient
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log
 from pgrouse.process.wake_event import WakeEvent

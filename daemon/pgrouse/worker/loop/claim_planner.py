@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pgrouse.client.message import Message
-from pgrouse.client.worker_client import ClaimRequest, TurnResult
+from pgrouse.client.processing.worker_client import ClaimRequest, TurnResult
 from pgrouse.values.topic_pattern import PatternDict, is_pattern
 from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.loop.arrival_rate import ArrivalRate

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log
 from pgrouse.telemetry import trace_context

@@ -10,7 +10,7 @@ import logging
 from typing import TextIO, cast
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import LoggedLines
+from pgrouse.client.processing.settlement import LoggedLines
 from pgrouse.handlers.attempt.log_lines import LogLines, current_lines, set_lines
 from pgrouse.logging.log import LogHandler, lines_formatter
 

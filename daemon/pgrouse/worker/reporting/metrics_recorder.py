@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.metrics.histogram import Histogram
 from pgrouse.worker.reporting.wake_reason import WakeReason
 

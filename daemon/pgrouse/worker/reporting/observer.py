@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import psycopg
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import Settlement
+from pgrouse.client.processing.settlement import Settlement
 
 
 class AttemptSpan(Protocol):

@@ -17,7 +17,7 @@ from opentelemetry import context, trace
 from pydantic_core import from_json
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import MessagingOperation, server_attributes

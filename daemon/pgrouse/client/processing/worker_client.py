@@ -22,7 +22,7 @@ from psycopg.rows import tuple_row
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.processing import claim, run, settle, wake
 from pgrouse.client.message import Message, claim_refs
-from pgrouse.client.settlement import LoggedLines, SettleKind, Settlement, settlement_call
+from pgrouse.client.processing.settlement import LoggedLines, SettleKind, Settlement, settlement_call
 from pgrouse.database.connection_schema import schema_of
 
 T = TypeVar("T")

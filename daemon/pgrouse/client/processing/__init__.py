@@ -1,0 +1,1 @@
+"""What a worker does: it claims messages, extends their locks, and settles attempts."""
