@@ -38,9 +38,9 @@ from pgrouse.errors import SchemaMismatch as SchemaMismatch
 from pgrouse.errors import TopicClosed as TopicClosed
 from pgrouse.errors import TopicFull as TopicFull
 from pgrouse.errors import TopicReserved as TopicReserved
-from pgrouse.handlers.batch import Item as Item
-from pgrouse.handlers.batch_context import AsyncBatchContext as AsyncBatchContext
-from pgrouse.handlers.batch_context import BatchContext as BatchContext
+from pgrouse.handlers.batch.batch import Item as Item
+from pgrouse.handlers.batch.batch_context import AsyncBatchContext as AsyncBatchContext
+from pgrouse.handlers.batch.batch_context import BatchContext as BatchContext
 from pgrouse.handlers.context import AsyncContext as AsyncContext
 from pgrouse.handlers.context import Context as Context
 from pgrouse.handlers.ctx.predecessors import Predecessor as Predecessor

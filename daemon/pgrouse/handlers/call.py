@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from pgrouse.client.message import Message
 from pgrouse.client.processing.settlement import Settlement
-from pgrouse.handlers.batch import Batch
+from pgrouse.handlers.batch.batch import Batch
 from pgrouse.handlers.ctx.publish_tracker import PublishTracker
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import HandlerRuntime

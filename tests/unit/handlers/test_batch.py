@@ -24,7 +24,7 @@ from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules, RetryStrategy
-from pgrouse.handlers.batch import Batch, BatchContext, Item
+from pgrouse.handlers.batch.batch import Batch, BatchContext, Item
 from pgrouse.handlers.declaration import loader as handlers
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblem, TopicKeyError
 from pgrouse.errors import ConfigError
-from pgrouse.handlers.batch import Item
+from pgrouse.handlers.batch.batch import Item
 from pgrouse.handlers.handler import BatchOptions
 
 

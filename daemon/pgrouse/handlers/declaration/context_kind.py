@@ -9,7 +9,7 @@ from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pgrouse.errors import ConfigError
-from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext, SharedBatchContext
+from pgrouse.handlers.batch.batch_context import AsyncBatchContext, BatchContext, SharedBatchContext
 from pgrouse.handlers.context import AsyncContext, Context, SharedContext
 
 # The context of a handler, by whether it is async and whether it takes batches.

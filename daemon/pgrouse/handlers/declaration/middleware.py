@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
+from pgrouse.handlers.batch.batch_context import AsyncBatchContext, BatchContext
 from pgrouse.handlers.context import AsyncContext, Context
 
 AnyContext = Context | AsyncContext | BatchContext | AsyncBatchContext

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pgrouse.client.async_client import AsyncClient
     from pgrouse.client.client import Client
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.handlers.batch import Item
-    from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
+    from pgrouse.handlers.batch.batch import Item
+    from pgrouse.handlers.batch.batch_context import AsyncBatchContext, BatchContext
     from pgrouse.handlers.context import AsyncContext, Context
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
     from pgrouse.publishing.published import PublishedMany

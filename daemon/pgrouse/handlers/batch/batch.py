@@ -17,7 +17,7 @@ from pgrouse.client.processing.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
+from pgrouse.handlers.batch.batch_context import AsyncBatchContext, BatchContext
 from pgrouse.handlers.ctx.message_view import MessageView
 from pgrouse.handlers.ctx.own_completion import NotCommitted
 from pgrouse.handlers.ctx.publish_tracker import PublishTracker, check_awaited

@@ -26,7 +26,7 @@ from pgrouse.telemetry import trace_context
 if TYPE_CHECKING:
     import structlog
 
-    from pgrouse.handlers.batch import Batch
+    from pgrouse.handlers.batch.batch import Batch
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
 MAX_IDS_SHOWN = 10  # in an error

@@ -1,0 +1,1 @@
+"""Batches: a handler that takes a list of messages, and its context."""
