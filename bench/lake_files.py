@@ -55,7 +55,7 @@ def _cpu_s(work: Callable[[], None]) -> float:
 
 
 def _export(database: Database, lake: Path, partition_by: tuple[str, ...], batch_rows: int) -> None:
-    from pyspark_pgrouse.connection import connect  # noqa: PLC0415 - the other benchmarks do without the lake
+    from pyspark_pgrouse.connection.connection import connect  # noqa: PLC0415 - the other benchmarks do without the lake
     from pyspark_pgrouse.lake.export import Export, ExportOptions  # noqa: PLC0415
 
     options = ExportOptions(batch_rows=batch_rows, partition_by=partition_by)

@@ -119,7 +119,7 @@ def _timed(way: Callable[[Path], None], target: Path) -> float:
 
 
 def _export(spark: Any, database: Database, target: Path) -> None:
-    from pyspark_pgrouse.connection import connect  # noqa: PLC0415
+    from pyspark_pgrouse.connection.connection import connect  # noqa: PLC0415
     from pyspark_pgrouse.executors import on_executors  # noqa: PLC0415
     from pyspark_pgrouse.lake.export import Export, ExportOptions  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def _export(spark: Any, database: Database, target: Path) -> None:
 def _one_process(database: Database, target: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    from pyspark_pgrouse.connection import arrow, connect  # noqa: PLC0415
+    from pyspark_pgrouse.connection.connection import arrow, connect  # noqa: PLC0415
     from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns  # noqa: PLC0415
     from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource  # noqa: PLC0415
     from pyspark_pgrouse.position import Position  # noqa: PLC0415
@@ -151,7 +151,7 @@ def _one_process(database: Database, target: Path) -> None:
 
 
 def _jdbc(spark: Any, database: Database, rows: int, target: Path) -> None:
-    from pyspark_pgrouse.connection import connect  # noqa: PLC0415
+    from pyspark_pgrouse.connection.connection import connect  # noqa: PLC0415
     from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns  # noqa: PLC0415
 
     where = conninfo_to_dict(database.dsn)

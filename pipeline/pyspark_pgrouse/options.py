@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.queue_dsn import dsn_of, queue_dsn
+from pyspark_pgrouse.connection.queue_dsn import dsn_of, queue_dsn
 
 if TYPE_CHECKING:
     from pgrouse.config.config import DatabaseSettings

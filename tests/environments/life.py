@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from pgrouse import AsyncClient, Client, NewMessage, publish, publish_many, wait_for
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon.process import Daemon, Fleet

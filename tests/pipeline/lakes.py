@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.lake.cursor import held
 from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
 from tests.server.postgres import Database

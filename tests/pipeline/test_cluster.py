@@ -48,7 +48,7 @@ def charge(batch):
 PROGRAM = """
 import json, os, sys
 from pgrouse.cli.root import root
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.session import session
 from tests.pipeline.reading import settled
 

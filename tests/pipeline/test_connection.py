@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable, SchemaMismatch
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.options import Options
 from pyspark_pgrouse.read.archive_batch import ArchiveBatch
 from tests.pipeline.reading import archive, ids, login, spark_schema

@@ -13,7 +13,7 @@ from adbc_driver_postgresql import dbapi
 
 from pgrouse import devdb
 from pgrouse.errors import ConfigError, DatabaseUnreachable
-from pyspark_pgrouse import replica
+from pyspark_pgrouse.connection import replica
 from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.read.archive_batch import ArchiveBatch
 from pyspark_pgrouse.read.archive_stream import ArchiveStream

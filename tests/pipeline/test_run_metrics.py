@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pgrouse.client.queries.pipeline.row import Scope
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.terminal.command import CliSession
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.jobs.export_lag import LagExceeded, check_lag, export_lag
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run

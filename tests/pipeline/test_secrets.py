@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.options import Options
 from pyspark_pgrouse.read.archive_batch import ArchiveBatch
 from tests.pipeline.reading import PASSWORD, archive, login, spark_schema

@@ -16,10 +16,10 @@ from pgrouse.database import schema_name
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.locks_process import LocksProcess
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
+from pyspark_pgrouse.connection.queue_dsn import queue_dsn
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import check_queue
-from pyspark_pgrouse.queue_dsn import queue_dsn
 from tests.cli.conftest import folder, shell
 from tests.cli.shell import Shell
 from tests.pipeline.lakes import archive, exported, fill, ids, lake

@@ -24,7 +24,7 @@ from pgrouse import AsyncClient, Client, NewMessage, Waiter, publish, publish_ma
 from pgrouse.database.install import pg_cron as cron
 from pgrouse.database.install import schema
 from pgrouse.publishing.copy_rows import READ_START, CopyRows
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon import pgbouncer

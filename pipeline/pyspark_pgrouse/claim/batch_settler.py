@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import Row, SettledCounts, settle_in_parts, sum_results
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
+from pyspark_pgrouse.connection import connection
 
 
 class BatchSettler:

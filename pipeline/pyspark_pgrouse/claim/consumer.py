@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pgrouse.client.call import run
 from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult
 from pyspark_pgrouse.claim.batch_consumer import BatchConsumer
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
@@ -19,6 +18,7 @@ from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess
 from pyspark_pgrouse.claim.outcome import SettledCounts
 from pyspark_pgrouse.claim.signal_flag import SignalFlag
+from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.session import refuse_connect, translated_errors
 
 if TYPE_CHECKING:

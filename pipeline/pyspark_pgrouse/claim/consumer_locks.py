@@ -27,12 +27,12 @@ from psycopg import Error
 from pgrouse.config import dsn as dsns
 from pgrouse.database.database_errors import silence_driver
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
-from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
-from pyspark_pgrouse.queue_dsn import queue_dsn, schema_of
+from pyspark_pgrouse.connection import connection
+from pyspark_pgrouse.connection.queue_dsn import queue_dsn, schema_of
 
 # Locks are extended at a third of the shortest one.
 SHARE_OF_LOCK = 3

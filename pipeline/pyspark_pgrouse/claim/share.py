@@ -16,13 +16,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pgrouse.client.calls.processing.run import read_claimed
-from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient, ClaimCursor, ClaimedRow, claim_up_to
 from pyspark_pgrouse.claim.claim_ref import ClaimRef, unzip
 from pyspark_pgrouse.claim.claimed_batch import ClaimedShare
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.outcome import SUCCEEDED, AttemptOutcome, settle_in_parts
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
+from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 # How long a task waits for a server that restarts. On a cluster Spark runs a task four times.

@@ -22,10 +22,10 @@ from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
 from pyspark_pgrouse.claim.outcome import DEAD, SettledCounts
 from pyspark_pgrouse.claim.signal_flag import SignalFlag
 from pyspark_pgrouse.claim.user_function import find_function, source_file
+from pyspark_pgrouse.connection.queue_dsn import dsn_of
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
-from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.session import session as spark_session
 
 # How many failed messages of a batch are printed, one per line.

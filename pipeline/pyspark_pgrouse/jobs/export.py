@@ -18,7 +18,8 @@ from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
 from pgrouse.terminal.progress_bar import ProgressBar
 from pgrouse.values.format import plural
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
+from pyspark_pgrouse.connection.queue_dsn import dsn_of
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.export_lag import check_lag, export_lag, max_lag_option
@@ -30,7 +31,6 @@ from pyspark_pgrouse.lake.cursor import forget, held
 from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
 from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
 from pyspark_pgrouse.position import watermark_lag
-from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
+from pyspark_pgrouse.connection.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
@@ -23,7 +24,6 @@ from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejecte
 from pyspark_pgrouse.publish.preview import preview
 from pyspark_pgrouse.publish.source import Format, PublishSource, exists
 from pyspark_pgrouse.publish.stage import check_usable
-from pyspark_pgrouse.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:

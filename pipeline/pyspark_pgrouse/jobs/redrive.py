@@ -19,12 +19,12 @@ from pgrouse.terminal.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.table import Column
 from pgrouse.values.format import plural, show_ago
+from pyspark_pgrouse.connection.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import queue_identifier
-from pyspark_pgrouse.queue_dsn import dsn_of, schema_of
 from pyspark_pgrouse.schema import ARCHIVE
 from pyspark_pgrouse.session import session as spark_session
 

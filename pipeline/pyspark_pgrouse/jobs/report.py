@@ -16,9 +16,9 @@ from pgrouse.terminal.command import CliSession, Command
 from pgrouse.terminal.param_types import DURATION, NAMES, TIMESTAMP
 from pgrouse.terminal.progress_bar import ProgressBar
 from pgrouse.values.format import plural
+from pyspark_pgrouse.connection.queue_dsn import dsn_of
 from pyspark_pgrouse.jobs.job_options import measured_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
-from pyspark_pgrouse.queue_dsn import dsn_of
 from pyspark_pgrouse.report.build import STAGES, ReportRequest, build_report
 from pyspark_pgrouse.report.destination import Destination
 from pyspark_pgrouse.report.slo import Slo

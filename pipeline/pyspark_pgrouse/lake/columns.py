@@ -15,7 +15,7 @@ from psycopg.sql import Identifier
 from pgrouse.client.call import run
 from pgrouse.client.queries.pipeline.table import TableColumn, table_columns
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.connection import check
+from pyspark_pgrouse.connection.connection import check
 
 if TYPE_CHECKING:
     import psycopg

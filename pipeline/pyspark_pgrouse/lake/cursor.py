@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import advance_export, delete_export, lock_export, open_export, unlock_export
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
-from pyspark_pgrouse.connection import check
+from pyspark_pgrouse.connection.connection import check
 from pyspark_pgrouse.position import Position
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from psycopg.sql import Identifier
 
 from pgrouse.client.queries.pipeline.row import EVERYTHING, Scope, between, select_rows
-from pyspark_pgrouse.connection import arrow
+from pyspark_pgrouse.connection.connection import arrow
 from pyspark_pgrouse.lake.columns import ArchiveColumn, arrow_schema
 from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory

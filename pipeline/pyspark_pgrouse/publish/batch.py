@@ -13,7 +13,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pgrouse.errors import ConfigError, PgrouseError
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.publish import columns as publish_columns
 from pyspark_pgrouse.publish.job import JobResult, publish
 from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage

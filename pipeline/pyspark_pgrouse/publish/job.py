@@ -10,7 +10,7 @@ from uuid import UUID
 from pgrouse.client.call import run
 from pgrouse.client.calls import bulk
 from pgrouse.client.calls.bulk import publish_staged
-from pyspark_pgrouse.connection import connect, run_with_retry
+from pyspark_pgrouse.connection.connection import connect, run_with_retry
 from pyspark_pgrouse.options import configured_dsn
 from pyspark_pgrouse.publish.error import translated_errors
 from pyspark_pgrouse.publish.stage import Staged

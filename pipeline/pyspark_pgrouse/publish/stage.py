@@ -19,7 +19,7 @@ from pgrouse.client.queries.pipeline.publish_stage import COPY_REJECTED, copy_st
 from pgrouse.database.connection_schema import schema_of
 from pgrouse.errors import ConfigError, SchemaMismatch
 from pgrouse.publishing.schema_cache import READ_ALL, SchemaSnapshot
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.publish import check as publish_check
 from pyspark_pgrouse.publish import columns as publish_columns
 from pyspark_pgrouse.publish import copy as publish_copy

@@ -12,11 +12,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pgrouse.client.call import run
 from pgrouse.client.queries.pipeline.archive_row import archive_size
 from pgrouse.client.queries.pipeline.row import EVERYTHING, Condition, Key, Write, between, literal, visible
-from pyspark_pgrouse import connection, schema
+from pyspark_pgrouse import schema
+from pyspark_pgrouse.connection import connection
+from pyspark_pgrouse.connection.replica import replay_target
 from pyspark_pgrouse.read import slices
 from pyspark_pgrouse.read.pushdown import condition, is_enabled
 from pyspark_pgrouse.read.slices import Slice, SliceReader, scope_of
-from pyspark_pgrouse.replica import replay_target
 
 if TYPE_CHECKING:
     import psycopg

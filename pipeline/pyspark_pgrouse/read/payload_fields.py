@@ -15,7 +15,7 @@ from pgrouse.client.queries.pipeline.archive_row import sample_payloads
 from pgrouse.client.queries.pipeline.ready_message import sample_waiting_payloads
 from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.options import INFER, SCHEMA, Mode, Options
 from pyspark_pgrouse.read.field_type import FieldType, of_schema, of_value
 

@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pgrouse.client.call import run
 from pgrouse.client.queries.pipeline.ready_message import ready_bounds
 from pgrouse.client.queries.pipeline.row import READY, READY_COLUMNS, Scope, Write, between_ids
-from pyspark_pgrouse import connection, schema
+from pyspark_pgrouse import schema
+from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.read import slices
 from pyspark_pgrouse.read.slices import Slice, SliceReader
 

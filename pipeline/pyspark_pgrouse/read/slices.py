@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pgrouse.client.call import run
 from pgrouse.client.queries.pipeline.archive_row import archive_size, row_bounds
 from pgrouse.client.queries.pipeline.row import Condition, Key, Scope, Values, Write, between, select_rows
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
+from pyspark_pgrouse.connection.replica import ReplayTarget
 from pyspark_pgrouse.options import Mode
 from pyspark_pgrouse.read.payload import reader
-from pyspark_pgrouse.replica import ReplayTarget
 from pyspark_pgrouse.schema import CORRUPT, COUNT, SourceColumn, select
 from pyspark_pgrouse.times import representable
 

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pgrouse.client.queries.pipeline.row import Scope, select_rows
 from pgrouse.config.dsn import redact
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse import connection
+from pyspark_pgrouse.connection import connection
 
 if TYPE_CHECKING:
     from pyspark_pgrouse.report.window import Window

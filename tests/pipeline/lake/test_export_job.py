@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from pgrouse.errors import ConfigError
 from pgrouse.terminal.command import CliSession
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.errors import LakeUnwritable
 from pyspark_pgrouse.jobs.export import ExportRunner, Maintenance, export
 from pyspark_pgrouse.lake import export as lake_export

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.lake.cursor import ExportConflict
 from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.lake import Lake

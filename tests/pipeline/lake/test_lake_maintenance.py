@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from pgrouse.errors import ConfigError
 from pgrouse.terminal.command import CliSession
-from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.jobs.erase import erase as erase_command
 from pyspark_pgrouse.jobs.export import Maintenance
 from pyspark_pgrouse.lake.columns import ColumnChoice

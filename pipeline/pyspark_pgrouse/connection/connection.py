@@ -21,8 +21,8 @@ from pgrouse.client.queries.pipeline.table import schema_access, table_columns
 from pgrouse.config import dsn as dsns
 from pgrouse.database import connection_schema, schema_name, session_settings
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
-from pyspark_pgrouse.queue_dsn import schema_of
-from pyspark_pgrouse.replica import ReplayTarget, wait_for_replay
+from pyspark_pgrouse.connection.queue_dsn import schema_of
+from pyspark_pgrouse.connection.replica import ReplayTarget, wait_for_replay
 
 if TYPE_CHECKING:
     import pyarrow as pa
