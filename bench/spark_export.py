@@ -136,7 +136,7 @@ def _one_process(database: Database, target: Path) -> None:
     from pyspark_pgrouse.connection.connection import arrow, connect  # noqa: PLC0415
     from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns  # noqa: PLC0415
     from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource  # noqa: PLC0415
-    from pyspark_pgrouse.position import Position  # noqa: PLC0415
+    from pyspark_pgrouse.read.position import Position  # noqa: PLC0415
 
     with connect(database.dsn) as conn:
         source = ExportSource(database.dsn, archive_columns(conn, ColumnChoice()))

@@ -18,8 +18,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pgrouse import position, schema
+from pyspark_pgrouse import schema
 from pyspark_pgrouse.options import Options
+from pyspark_pgrouse.read import position
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 

@@ -24,7 +24,7 @@ from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.jobs.export_lag import LagExceeded, check_lag, export_lag
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
-from pyspark_pgrouse.position import Position, queue_identifier
+from pyspark_pgrouse.read.position import Position, queue_identifier
 from tests.daemon.collector import attributes, collecting
 from tests.pipeline.lakes import fill
 from tests.server.postgres import Database

@@ -19,7 +19,7 @@ from pyspark_pgrouse.claim.locks_process import LocksProcess
 from pyspark_pgrouse.connection.connection import connect
 from pyspark_pgrouse.connection.queue_dsn import queue_dsn
 from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.position import check_queue
+from pyspark_pgrouse.read.position import check_queue
 from tests.cli.conftest import folder, shell
 from tests.cli.shell import Shell
 from tests.pipeline.lakes import archive, exported, fill, ids, lake

@@ -30,7 +30,7 @@ from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice
 from pyspark_pgrouse.lake.cursor import forget, held
 from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
 from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
-from pyspark_pgrouse.position import watermark_lag
+from pyspark_pgrouse.read.position import watermark_lag
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:

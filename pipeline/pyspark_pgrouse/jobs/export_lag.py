@@ -17,7 +17,7 @@ from pgrouse.config.duration import show
 from pgrouse.errors import ExitCode, PgrouseError
 from pgrouse.terminal.param_types import DURATION
 from pgrouse.values.format import plural
-from pyspark_pgrouse.position import Position, watermark_lag
+from pyspark_pgrouse.read.position import Position, watermark_lag
 
 if TYPE_CHECKING:
     import psycopg

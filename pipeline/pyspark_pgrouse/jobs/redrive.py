@@ -24,7 +24,7 @@ from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.job_options import spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.position import queue_identifier
+from pyspark_pgrouse.read.position import queue_identifier
 from pyspark_pgrouse.schema import ARCHIVE
 from pyspark_pgrouse.session import session as spark_session
 

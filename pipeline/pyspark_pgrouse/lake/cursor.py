@@ -11,7 +11,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.export import advance_export, delete_export, lock_export, open_export, unlock_export
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pyspark_pgrouse.connection.connection import check
-from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.position import Position
 
 if TYPE_CHECKING:
     import psycopg

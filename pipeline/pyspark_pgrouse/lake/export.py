@@ -19,14 +19,14 @@ from pgrouse.client.calls.export import list_exports
 from pgrouse.client.queries.pipeline.archive_row import count_topics, estimate_rows_from
 from pgrouse.client.queries.pipeline.row import Scope
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse import position as positions
 from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice, archive_columns, arrow_schema
 from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor
 from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.lake import Lake, LakeInfo
 from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource, write_slice
-from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read import position as positions
+from pyspark_pgrouse.read.position import Position
 
 if TYPE_CHECKING:
     import psycopg

@@ -26,7 +26,7 @@ from pyspark_pgrouse.lake.columns import PARTITIONINGS, ColumnChoice
 from pyspark_pgrouse.lake.data_file import STATISTICS, DataFile
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.frame import frame
-from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.position import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from pyspark_pgrouse.lake.columns import ArchiveColumn, arrow_schema
 from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.writer import LakeWriter
-from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.position import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa

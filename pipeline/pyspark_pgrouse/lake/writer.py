@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark_pgrouse.lake.columns import PARTITIONINGS
 from pyspark_pgrouse.lake.data_file import DataFile, folder, statistics
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.times import representable
+from pyspark_pgrouse.read.times import representable
 
 COMPRESSION = "zstd"
 # Readers skip or read a row group as a whole.

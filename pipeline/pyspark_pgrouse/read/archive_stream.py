@@ -22,13 +22,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pgrouse.client.queries.pipeline.row import Key, Write, between
-from pyspark_pgrouse import position, schema
+from pyspark_pgrouse import schema
 from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.connection.replica import replay_target
 from pyspark_pgrouse.options import EARLIEST, LATEST
-from pyspark_pgrouse.position import Position
-from pyspark_pgrouse.read import slices
+from pyspark_pgrouse.read import position, slices
 from pyspark_pgrouse.read.archive_batch import NEEDED
+from pyspark_pgrouse.read.position import Position
 from pyspark_pgrouse.read.slices import Slice, SliceReader, scope_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from pyspark_pgrouse.connection import connection
 from pyspark_pgrouse.connection.replica import ReplayTarget
 from pyspark_pgrouse.options import Mode
 from pyspark_pgrouse.read.payload import reader
+from pyspark_pgrouse.read.times import representable
 from pyspark_pgrouse.schema import CORRUPT, COUNT, SourceColumn, select
-from pyspark_pgrouse.times import representable
 
 if TYPE_CHECKING:
     import psycopg

@@ -13,9 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from pgrouse.database.install.schema import migrate
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse import position
 from pyspark_pgrouse.options import Operation, Options
-from pyspark_pgrouse.read import archive_stream
+from pyspark_pgrouse.read import archive_stream, position
 from pyspark_pgrouse.read.archive_stream import ArchiveStream
 from tests.pipeline.reading import archive, ids, settled, spark_schema
 from tests.server.postgres import Database, Postgres

@@ -26,7 +26,7 @@ from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.lake import Lake, LakeInfo
 from pyspark_pgrouse.lake.maintenance import erase, optimize
 from pyspark_pgrouse.lake.writer import LakeWriter
-from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.position import Position
 from tests.pipeline.lakes import data_files
 
 DAY = date(2027, 1, 31)

@@ -14,8 +14,8 @@ import pytest
 
 from pgrouse.client.queries.pipeline.row import EVERYTHING, Scope, between
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse import position
-from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read import position
+from pyspark_pgrouse.read.position import Position
 from pyspark_pgrouse.read.slices import split_range
 from tests.pipeline.reading import archive, settled
 from tests.server.deadline import eventually
