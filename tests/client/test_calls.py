@@ -192,8 +192,7 @@ def test_no_other_file_calls_a_function_that_has_a_binding() -> None:
         if "client/calls" not in str(path) and (found := _called(path.read_text()))
     }
 
-    # On a connection of the caller, in the way of each driver.
-    assert callers == {"daemon/pgrouse/handlers/ctx/own_completion.py": ["complete"]}
+    assert callers == {}
 
 
 def _called(text: str) -> list[str]:

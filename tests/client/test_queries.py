@@ -1,4 +1,4 @@
-"""One door to the tables: only `client/` has statements on them, and what people use reads and writes through it."""
+"""One door to the tables: only `client/calls` and `client/queries` have statements on them; all others call these."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-FOLDERS = [
-    *(CHECKOUT / "daemon" / "pgrouse" / name for name in ("web", "cli", "metrics", "contrib", "alerts")),
-    CHECKOUT / "pipeline",
-]
-# It proves what it shows by statements of its own.
-DEMO = CHECKOUT / "daemon" / "pgrouse" / "cli" / "demo"
+PACKAGE = CHECKOUT / "daemon" / "pgrouse"
+FOLDERS = (PACKAGE, CHECKOUT / "pipeline")
+# Folders and files of the package with statements of their own.
+DOORS = {
+    "client/call.py": "makes the calls of both",
+    "client/calls": "a binding for each function",
+    "client/queries": "all other reads and writes",
+    "cli/demo": "proves what it shows",
+    "database/install": "makes the tables, and keeps the ledger",
+    "publishing/copy_rows.py": "publishes, below the client",
+    "publishing/json_rows.py": "publishes, below the client",
+    "publishing/publish_statement.py": "publishes, below the client",
+    "publishing/schema_cache.py": "reads what a publish is checked by, on connections of any driver, below the client",
+    "testing/clean.py": "empties the tables, as nothing else may",
+    "testing/clock.py": "sets the queue's clock for a session of tests",
+}
 # A relation after a key word, a function that is called, or a relation by its name.
 STATEMENT = re.compile(
-    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE|COPY)\s+messages\.|\bmessages\.(?:\w+|\{\})\("
+    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE|COPY|USING|LOCK|TRUNCATE)\s+messages\."
+    r"|\bmessages\.(?:\w+|\{\})\(|sql\.Identifier\('messages'"
     r"|reg(?:class|proc|namespace)\('messages"
     r"|'messages\.\w+'::(?:pg_catalog\.)?regclass",
     re.IGNORECASE,
@@ -33,6 +44,8 @@ def texts(file: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
             parts.add(node.value)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "sql.Identifier":
+            yield node.lineno, ast.unparse(node)
         if isinstance(node, ast.JoinedStr):
             parts.update(node.values)
             yield node.lineno, "".join(each.value if isinstance(each, ast.Constant) else "{}" for each in node.values)
@@ -41,18 +54,24 @@ def texts(file: Path) -> Iterator[tuple[int, str]]:
 
 
 @cache
-def statements() -> dict[str, list[int]]:
+def statements() -> dict[Path, list[int]]:
     """Return the lines of the statements on the tables, by file."""
-    found: dict[str, list[int]] = {}
-    for file in (file for folder in FOLDERS for file in sorted(folder.rglob("*.py")) if file.parent != DEMO):
-        lines = [line for line, text in texts(file) if STATEMENT.search(text)]
-        if lines:
-            found[str(file.relative_to(CHECKOUT))] = lines
-    return found
+    files = (file for folder in FOLDERS for file in sorted(folder.rglob("*.py")))
+    found = {file: [line for line, text in texts(file) if STATEMENT.search(text)] for file in files}
+    return {file: lines for file, lines in found.items() if lines}
 
 
-def test_the_front_ends_have_no_statements_on_the_tables() -> None:
-    assert statements() == {}, "read and write through client/calls, or add a query to client/queries"
+def test_all_statements_on_the_tables_are_behind_the_doors() -> None:
+    doors = {PACKAGE / door for door in DOORS}
+    others = {str(file): lines for file, lines in statements().items() if doors.isdisjoint({file, *file.parents})}
+
+    assert others == {}, "read and write through client/calls, or add a query to client/queries"
+
+
+def test_every_door_is_used() -> None:
+    used = {each for file in statements() for each in (file, *file.parents)}
+
+    assert [door for door in DOORS if PACKAGE / door not in used] == []
 
 
 @pytest.mark.parametrize(
@@ -67,6 +86,8 @@ def test_the_front_ends_have_no_statements_on_the_tables() -> None:
         ("x = \"SELECT to_regclass('messages.topic')\"", True),
         ("x = \"SELECT to_regproc('messages.now')\"", True),
         ("x = b'COPY messages.message (a) FROM STDIN'", True),
+        ("x = 'LOCK messages.topic'", True),
+        ('x = sql.Identifier("messages", table)', True),
         ("x = \"SELECT set_config('messages.actor', %s, true)\"", False),
         ("x = 'the view messages.topic'", False),
         ("x = '''3 messages. (A sentence.)'''", False),

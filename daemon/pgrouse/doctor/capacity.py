@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.worker import count_connections
 from pgrouse.config.config import Config
 from pgrouse.doctor.finding import Finding, fail, ok, warn
 from pgrouse.doctor.target import DoctorTarget
@@ -15,17 +17,12 @@ from pgrouse.doctor.target import DoctorTarget
 LOOPS = 4
 # Coroutine handlers and handlers in threads use two pools.
 POOLS = 2
-CONNECTIONS = """
-  SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-           - coalesce(current_setting('reserved_connections', true), '0')::int AS most,
-         (SELECT count(*)::int FROM messages.worker_state AS w WHERE w.kind = 'daemon' AND w.alive) AS workers
-"""
 
 
 def check(target: DoctorTarget) -> Iterator[Finding]:
     """Report how many connections the workers need, and how many there are."""
     with target.reading() as conn:
-        most, workers = conn.execute(CONNECTIONS).fetchone() or (0, 0)
+        most, workers = run(conn, count_connections())
     processes = max(workers, target.settings.worker.processes)
     least, at_most = (processes * each for each in _per_process(target.settings))
     who = "a worker like this one takes" if processes == 1 else f"{processes} workers like this one take"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 
@@ -29,10 +29,6 @@ TRIGGER = re.compile(r"CREATE OR REPLACE TRIGGER (?P<name>\w+)\s.*?\bON messages
 VIEW = re.compile(r"CREATE OR REPLACE VIEW messages\.(?P<name>\w+)")
 INDEX = re.compile(
     r"^(?P<verb>CREATE(?: UNIQUE)? INDEX|DROP INDEX) (?:messages\.)?(?P<name>\w+)(?P<rest>[^;]*);", re.MULTILINE
-)
-LEDGER = (
-    "SELECT l.name FROM messages.migration AS l JOIN unnest(%s::text[], %s::text[]) AS f (name, digest) "
-    "USING (name) WHERE l.digest = f.digest"
 )
 FUNCTIONS = (
     "SELECT p.proname::text, p.prosrc, p.prosecdef FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
@@ -84,7 +80,7 @@ def check_version(target: DoctorTarget) -> Iterator[Finding]:
 
 def check_functions(target: DoctorTarget) -> Iterator[Finding]:
     """Report functions that are missing, or differ from their file although it was applied."""
-    schema, made = target.database.schema, functions()
+    made, render = functions(), target.database.schema.render
     with target.reading() as conn:
         applied = _applied(conn)
         found: dict[str, set[tuple[str, bool]]] = {}
@@ -93,11 +89,11 @@ def check_functions(target: DoctorTarget) -> Iterator[Finding]:
     wrong = [
         name
         for name, each in made.items()
-        if each.file in applied and (schema.render(each.body), each.definer) not in found.get(name, ())
+        if each.file in applied and (render(each.body), each.definer) not in found.get(name, ())
     ]
     for name in wrong:
         what = f"messages.{name} is not as it was installed" if name in found else f"messages.{name} is gone"
-        yield fail("functions", what, _reapply(made[name].file))
+        yield fail("functions", what, schema.how_to_reapply(made[name].file))
     if not wrong:
         yield ok("functions", f"all {len(made)} are as they were installed")
 
@@ -105,7 +101,7 @@ def check_functions(target: DoctorTarget) -> Iterator[Finding]:
 def check_objects(target: DoctorTarget) -> Iterator[Finding]:
     """Report indexes, triggers and views that are missing."""
     with target.reading() as conn:
-        there, applied = _column(conn, OBJECTS), _applied(conn)
+        there, applied = {name for (name,) in conn.execute(OBJECTS)}, _applied(conn)
     gone = {name: each.fix for name, each in objects().items() if each.file in applied and name not in there}
     for name, fix in gone.items():
         yield fail("objects", f"the {name} is gone", fix)
@@ -135,7 +131,7 @@ def objects() -> dict[str, SchemaObject]:
             if made["verb"] != "DROP INDEX":
                 found[name] = SchemaObject(each.name, _as_statement(made))
         if each.kind == "object":
-            reapplied = SchemaObject(each.name, _reapply(each.name))
+            reapplied = SchemaObject(each.name, schema.how_to_reapply(each.name))
             found |= {f"trigger {made['name']} of {made['table']}": reapplied for made in TRIGGER.finditer(text)}
             found |= {f"view {made['name']}": reapplied for made in VIEW.finditer(text)}
     return found
@@ -147,21 +143,11 @@ def _files() -> list[schema.Script]:
 
 def _applied(conn: psycopg.Connection[Any]) -> set[str]:
     """Return the files of this version that were applied with their current text."""
-    files = list(schema.scripts())
-    return _column(conn, LEDGER, [each.name for each in files], [each.digest for each in files])
+    applied = schema.ledger(conn)
+    return {each.name for each in schema.scripts() if applied.get((each.kind, each.name)) == each.digest}
 
 
 def _as_statement(made: re.Match[str]) -> str:
     # CONCURRENTLY is not possible on partitioned tables.
     verb = made["verb"] if "message_archive" in made["rest"] else f"{made['verb']} CONCURRENTLY"
     return " ".join(f"{verb} {made['name']}{made['rest']};".split())
-
-
-def _reapply(file: str) -> str:
-    """Return how to apply a file again."""
-    forget = f"UPDATE messages.migration SET digest = '' WHERE name = '{file}';"  # noqa: S608 - for people to run
-    return f"{forget} and run `pgrouse migrate`"
-
-
-def _column(conn: psycopg.Connection[Any], query: LiteralString, *values: Any) -> set[str]:
-    return {name for (name,) in conn.execute(query, values or None)}

@@ -6,7 +6,9 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pgrouse.client.call import run
 from pgrouse.client.encryption import key_usage
+from pgrouse.client.queries.topic import find_subscriptions
 from pgrouse.crypto import keys
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.doctor.finding import Finding, fail, ok, warn
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 # How many messages are checked: those that have waited longest.
 MAX_MESSAGES = 10_000
 NEW_KEY = "make another by `pgrouse crypto key`, make it current, and run `pgrouse crypto rotate`"
-SUBSCRIPTIONS = "SELECT s.topic::text, s.subscriber::text FROM messages.subscription AS s ORDER BY 1, 2 LIMIT 10000"
+MAX_SUBSCRIPTIONS = 10_000
 
 
 def check_keys(target: DoctorTarget) -> Iterator[Finding]:
@@ -55,7 +57,7 @@ def check_needed_keys(target: DoctorTarget) -> Iterator[Finding]:
     cipher = _cipher(target)
     with target.reading() as conn:
         usage = key_usage.read_key_usage(conn, MAX_MESSAGES)
-        subscriptions = conn.execute(SUBSCRIPTIONS).fetchall() if cipher is not None else []
+        subscriptions = run(conn, find_subscriptions(most=MAX_SUBSCRIPTIONS)) if cipher is not None else []
     found = [
         fail(
             "crypto_needed",
@@ -66,7 +68,7 @@ def check_needed_keys(target: DoctorTarget) -> Iterator[Finding]:
         if use.waiting and (cipher is None or not cipher.has_key(use.key, use.fingerprint))
     ]
     yield from found
-    for topic, subscriber in subscriptions:
+    for topic, subscriber in ((each.topic, each.subscriber) for each in subscriptions):
         if cipher is not None and cipher.covers(topic) and not cipher.accepts(topic, subscriber):
             what = f"{subscriber} subscribes to {topic}, which is encrypted, and its workers reject the messages"
             found.append(warn("crypto_needed", what, f'crypto.accept_from = {{ "{subscriber}" = ["{topic}"] }}'))

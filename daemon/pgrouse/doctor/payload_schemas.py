@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.topic import payload_schemas
 from pgrouse.config.policy.payload_schema import SchemaUnusable, compile_schema
 from pgrouse.doctor.finding import Finding, fail, ok
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
 
 CODE = "payload_schemas"
-SCHEMAS = (
-    "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHERE payload_schema IS NOT NULL ORDER BY topic"
-)
 
 
 def check(target: DoctorTarget) -> Iterator[Finding]:
     """Report schemas that cannot be used, and a missing package."""
     with target.reading() as conn:
-        schemas = conn.execute(SCHEMAS).fetchall()
+        schemas = run(conn, payload_schemas())
     found = [problem for topic, text in schemas if (problem := _problem(topic, text))]
     yield from found or [ok(CODE, f"{len(schemas)} topics have a payload_schema" if schemas else "no topic has one")]
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.database import search_path
 from pgrouse.database.connection_schema import rendering
 
@@ -98,8 +100,8 @@ def _check_name(conn: psycopg.Connection, database: str | None) -> None:
 
 
 def _check_no_worker(conn: psycopg.Connection) -> None:
-    found = conn.execute("SELECT name, host, pid, kind FROM messages.worker_state WHERE alive ORDER BY name").fetchall()
-    if alive := [f"{name} ({host}, process {pid})" for name, host, pid, kind in found if not _is_dead(host, pid, kind)]:
+    found = [each for each in run(conn, find_workers()) if each.alive and not _is_dead(each)]
+    if alive := [f"{each.name} ({each.host}, process {each.pid})" for each in found]:
         raise RuntimeError(
             f"clean() deletes the policies and schedules of workers, and in the database {conn.info.dbname} "
             f"run {', '.join(alive)}: "
@@ -108,12 +110,12 @@ def _check_no_worker(conn: psycopg.Connection) -> None:
         )
 
 
-def _is_dead(host: str, pid: int, kind: str) -> bool:
+def _is_dead(worker: RegisteredWorker) -> bool:
     """Whether the process of a worker has certainly ended, for example because a test killed it."""
-    if kind != "daemon" or host != socket.gethostname():
+    if worker.kind != "daemon" or worker.host != socket.gethostname():
         return False
     try:
-        os.kill(pid, 0)
+        os.kill(worker.pid, 0)
     except ProcessLookupError:
         return True
     except PermissionError:

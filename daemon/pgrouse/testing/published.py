@@ -7,24 +7,13 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from pydantic_core import from_json
 
+from pgrouse.client.queries.message import PUBLISHED
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.drivers.driver import Driver
 from pgrouse.publishing.statement import Statement
 
 if TYPE_CHECKING:
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
-
-# As one text: the codecs for JSON and bytes differ between connections.
-COLUMNS = ("id", "topic", "payload", "headers", "key", "channel", "priority", "max_attempts")
-ALL = f"""
-    SELECT coalesce(json_agg(p ORDER BY p.id), '[]')::text
-    FROM (
-      SELECT {", ".join(COLUMNS)}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed
-      FROM messages.message
-      UNION ALL SELECT {", ".join(COLUMNS)}, encode(body, 'hex'), false FROM messages.message_archive
-    ) AS p
-    WHERE %(topic)s::text IS NULL OR p.topic = %(topic)s::text
-"""  # noqa: S608 - constants only
 
 
 class Anything:
@@ -106,7 +95,7 @@ def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: A
 
 
 async def _published(driver: Driver, topic: str | None) -> Messages:
-    (text,) = await driver.fetch_row(Statement(ALL, {"topic": topic})) or ("[]",)
+    (text,) = await driver.fetch_row(Statement(PUBLISHED, {"topic": topic})) or ("[]",)
     rows = cast("Messages", from_json(text))
     return [row | {"body": None if row["body"] is None else bytes.fromhex(row["body"])} for row in rows]
 

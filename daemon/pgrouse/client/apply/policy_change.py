@@ -12,13 +12,18 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-from psycopg import sql
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.policy import lock_policies
-from pgrouse.client.queries.topic import add_subscription, find_policies, find_subscriptions
+from pgrouse.client.queries.channel import find_channel_policies
+from pgrouse.client.queries.topic import (
+    add_policy,
+    add_subscription,
+    change_policy,
+    find_policies,
+    find_subscriptions,
+)
 from pgrouse.config.duration import parse
 from pgrouse.config.policy.policy_settings import NESTED, Backoff, ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.policy.topic_policy import DEFAULTS, DesiredPolicy, column, given_settings, show, show_setting
@@ -110,12 +115,7 @@ def _whole(given: PolicyTable, effective: Row) -> Row:
 def _of_channels(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> Iterator[SettingChange]:
     if not any(each.channels for each in wanted.values()):
         return
-    held = {
-        (row["topic"], row["channel"]): row
-        for row in conn.cursor(row_factory=dict_row).execute(
-            b"SELECT * FROM messages.channel WHERE topic = ANY (%s)", [list(wanted)]
-        )
-    }
+    held = run(conn, find_channel_policies(list(wanted)))
     for topic, each in wanted.items():
         for channel, policy in each.channels.items():
             row = held.get((topic, channel), {})
@@ -165,26 +165,9 @@ def _write(conn: psycopg.Connection, topic: str, channel: str | None, changes: l
         if each.setting == "subscription":
             run(conn, add_subscription(each.new, topic))
     settings = {each.setting: _adapted(each.setting, each.new) for each in changes if each.setting != "subscription"}
-    if settings:
-        key = {"topic": topic} if channel is None else {"topic": topic, "channel": channel}
-        _write_row(conn, "topic" if channel is None else "channel", key, settings)
-
-
-def _write_row(conn: psycopg.Connection, table: str, key: Row, settings: Row) -> None:
-    """Update the row; insert it if it is not there. The lock keeps others from doing it at the same time."""
-    assigned = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in settings)
-    found = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in key)
-    name = sql.Identifier("messages", table)
-    values = key | settings
-    if conn.execute(sql.SQL("UPDATE {} SET {} WHERE {}").format(name, assigned, found), values).rowcount:
-        return
-    columns, places = map(sql.Identifier, values), map(sql.Placeholder, values)
-    conn.execute(
-        sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
-            name, sql.SQL(", ").join(columns), sql.SQL(", ").join(places)
-        ),
-        values,
-    )
+    # The lock keeps others from adding it at the same time.
+    if settings and not run(conn, change_policy(topic, channel, settings)):
+        run(conn, add_policy(topic, channel, settings))
 
 
 def _adapted(setting: str, value: Any) -> Any:

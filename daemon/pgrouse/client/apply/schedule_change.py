@@ -14,22 +14,18 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 import psycopg
-from psycopg.rows import dict_row
 from pydantic_core import from_json
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.policy import lock_policies
 from pgrouse.client.queries import schedule
+from pgrouse.client.queries.schedule import JSON_COLUMNS
 from pgrouse.config.config import Config
 from pgrouse.config.policy.topic_policy import show
 from pgrouse.config.schedules import ScheduleSettings
 from pgrouse.values.jsonb import encode
 
 LONGEST = 100  # characters of a value in a diff
-JSON_COLUMNS = ("payload", "headers", "backoff")
-FIND = b"""
-  SELECT s.*, s.payload::text AS payload, s.headers::text AS headers, s.backoff::text AS backoff
-  FROM messages.schedule AS s ORDER BY s.name"""
 
 Row = dict[str, Any]
 
@@ -78,7 +74,7 @@ def schedule_differences(conn: psycopg.Connection, settings: Config) -> list[Sch
     """Return what would have to change so that the database holds the schedules of the configuration."""
     if not settings.has_code:
         raise RuntimeError("the modules of this configuration were not read: what they declare is not known")
-    held = {row["name"]: row for row in conn.cursor(row_factory=dict_row).execute(FIND)}
+    held = run(conn, schedule.schedule_columns())
     changes = [change for name in settings.schedules for change in _changes(settings, name, held.get(name))]
     return [*changes, *_removals(settings, held)]
 

@@ -16,6 +16,7 @@ import psycopg
 from pgrouse.client.call import run
 from pgrouse.client.calls.operate import reencrypt
 from pgrouse.client.encryption import key_usage
+from pgrouse.client.queries.encrypted_message import read_waiting
 from pgrouse.crypto import envelope
 from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
 
 BATCH, BATCH_BYTES = 200, 16 * 1024 * 1024
-READ = b"""
-  SELECT m.id, m.topic::text, m.body::bytea, m.state::text
-  FROM messages.message AS m WHERE m.id = ANY (%s::bigint[]) AND m.claim_id IS NULL"""
 
 
 @dataclass(slots=True)
@@ -97,7 +95,7 @@ def _batches(due: Sequence[key_usage.LiveMessage]) -> Iterator[list[int]]:
 
 def _reencrypt_batch(conn: psycopg.Connection[Any], cipher: Cipher, ids: list[int]) -> RotationResult:
     rotated = RotationResult()
-    rows = conn.cursor(binary=True).execute(READ, [ids]).fetchall()
+    rows = run(conn, read_waiting(ids))
     reencrypted = []
     for row in rows:
         try:

@@ -11,43 +11,11 @@ import psycopg
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import dead_topics
+from pgrouse.client.queries import encrypted_message
 from pgrouse.crypto import envelope
-from pgrouse.crypto.envelope import DATA, ENCRYPTED_BY, MAX_HEADER_BYTES, EnvelopeHeader
+from pgrouse.crypto.envelope import EnvelopeHeader
 
 PAGE = 5000
-# How many characters of Base64 hold the header of the envelope of a checkpoint.
-STATE_HEADER_CHARS = 4 * (MAX_HEADER_BYTES // 3 + 1)
-BODY_HEADER = (
-    f"CASE WHEN substring({{row}}.body FOR 4) = '\\x93504752' THEN substring({{row}}.body FOR {MAX_HEADER_BYTES}) END"
-)
-STATE_HEADER = (
-    f"CASE WHEN {{row}}.state ? '{ENCRYPTED_BY}' THEN left({{row}}.state ->> '{DATA}', {STATE_HEADER_CHARS}) END"
-)
-# By the primary key, page by page: a page reads a fixed number of rows, however many messages there are.
-WAITING = f"""
-  SELECT m.id, m.topic::text, m.claim_id IS NOT NULL, {BODY_HEADER.format(row="m")}, {STATE_HEADER.format(row="m")},
-         octet_length(m.body)
-  FROM messages.message AS m
-  WHERE m.id > %(after)s
-  ORDER BY m.id
-  LIMIT %(page)s"""  # noqa: S608 - constants only
-# One row per message and key: by the name of the key and the part of the envelope with its fingerprint.
-STEPS = f"""
-  SELECT DISTINCT ON (s.message_id, s.result ->> '{ENCRYPTED_BY}', left(s.result ->> '{DATA}', 21))
-    s.message_id, left(s.result ->> '{DATA}', {STATE_HEADER_CHARS})
-  FROM messages.step AS s
-  WHERE s.message_id = ANY (%s) AND s.result ? '{ENCRYPTED_BY}'"""  # noqa: S608 - constants only
-DEAD = f"""
-  SELECT d.header, d.state
-  FROM unnest(%(topics)s::text[]) AS t (topic)
-  CROSS JOIN LATERAL (
-    SELECT {BODY_HEADER.format(row="a")} AS header, {STATE_HEADER.format(row="a")} AS state
-    FROM messages.message_archive AS a
-    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C"
-    ORDER BY a.archived_at DESC, a.id DESC
-    LIMIT %(most)s
-  ) AS d
-  LIMIT %(most)s"""  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +81,8 @@ def read_key_usage(conn: psycopg.Connection[Any], most: int) -> KeyUsage:
                 use.running += each.is_running
                 use.waiting += not each.is_running
     usage.saw_all = looked < most
-    dead = conn.execute(DEAD.encode(), {"topics": run(conn, dead_topics()), "most": most}).fetchall()
+    topics = run(conn, dead_topics())
+    dead = run(conn, encrypted_message.find_dead(topics, most))
     usage.saw_all_dead = len(dead) < most
     for row in dead:
         for header in {(h.key, h.fingerprint): h for h in _headers(*row)}.values():
@@ -126,7 +95,7 @@ def pages(conn: psycopg.Connection[Any], most: int | None = None) -> Iterator[li
     after, left = 0, most
     while left is None or left > 0:
         size = PAGE if left is None else min(PAGE, left)
-        rows = conn.execute(WAITING.encode(), {"after": after, "page": size}).fetchall()
+        rows = run(conn, encrypted_message.find_live(after, size))
         if rows:
             yield [
                 LiveMessage(i, topic, runs, _headers(header, state), size or 0)
@@ -141,7 +110,7 @@ def pages(conn: psycopg.Connection[Any], most: int | None = None) -> Iterator[li
 def _of_steps(conn: psycopg.Connection[Any], ids: list[int]) -> dict[int, list[EnvelopeHeader]]:
     """Return the envelope headers of the steps of these messages, by message id."""
     found: dict[int, list[EnvelopeHeader]] = {}
-    for message_id, state in conn.execute(STEPS.encode(), [ids]):
+    for message_id, state in run(conn, encrypted_message.find_steps(ids)):
         if (header := _header_of_state(state)) is not None:
             found.setdefault(message_id, []).append(header)
     return found

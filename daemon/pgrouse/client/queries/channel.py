@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from pgrouse.client.call import Call, query_call, select_call, values
+from pgrouse.config.policy.policy_settings import ChannelPolicy
 
 IN_USE = """
   WITH running AS (
@@ -69,6 +72,15 @@ def find_channels(topic: str, *, channel: str | None = None, after: str = "", mo
         " ORDER BY f.channel LIMIT %(most)s"
     )
     return select_call("channel_state", Channel, clauses, topic=topic, channel=channel, after=after, most=most)
+
+
+def find_channel_policies(topics: Sequence[str]) -> Call[dict[tuple[str, str], dict[str, Any]]]:
+    """Read what the channels of some topics set themselves, by topic and channel."""
+    names = ("topic", "channel", *ChannelPolicy.names())
+    statement = f"SELECT {', '.join(names)} FROM messages.channel WHERE topic = ANY (%s)"  # noqa: S608 - constants only
+    return Call(
+        statement.encode(), [list(topics)], lambda rows: {row[:2]: dict(zip(names, row, strict=True)) for row in rows}
+    )
 
 
 def channels_in_use(topic: str, most: int) -> Call[list[ChannelInUse]]:

@@ -155,6 +155,19 @@ HEADERS = f"""
     AND length(p.value::text) <= 100
   LIMIT 500"""  # noqa: S608 - constants only
 
+# All that were published, as a `Statement` for every driver. As one text: the codecs for JSON and bytes differ between
+# connections.
+PUBLISHED_COLUMNS = "id, topic, payload, headers, key, channel, priority, max_attempts"
+PUBLISHED = f"""
+    SELECT coalesce(json_agg(p ORDER BY p.id), '[]')::text
+    FROM (
+      SELECT {PUBLISHED_COLUMNS}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed
+      FROM messages.message
+      UNION ALL SELECT {PUBLISHED_COLUMNS}, encode(body, 'hex'), false FROM messages.message_archive
+    ) AS p
+    WHERE %(topic)s::text IS NULL OR p.topic = %(topic)s::text
+"""  # noqa: S608 - constants only
+
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord(ListedMessage):

@@ -46,6 +46,7 @@ EDITABLE = (
     *("payload", "headers", "jitter", "missed", "missed_limit", "while_paused"),
 )
 COLUMNS = ("name", *EDITABLE, "declared_by")
+JSON_COLUMNS = ("payload", "headers", "backoff")
 # Those that may be NULL.
 OPTIONAL = ("channel", "key", "headers", "max_attempts", "timeout", "backoff", "retention")
 PAGE = f"WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND {VISIBLE.format('f.topic')} ORDER BY f.name LIMIT %(most)s"
@@ -205,6 +206,13 @@ def find_schedules(
 def list_schedules(*, topics: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
     """Read schedules, by name, without the payloads, which may be large. Arguments as of find_schedules."""
     return select_call("schedule_state", ScheduleSummary, PAGE, after="", topics=as_array(topics), most=most)
+
+
+def schedule_columns() -> Call[dict[str, dict[str, Any]]]:
+    """Read what add_schedule takes of each schedule, by name."""
+    columns = ", ".join(f"s.{each}::text" if each in JSON_COLUMNS else f"s.{each}" for each in COLUMNS)
+    statement = f"SELECT {columns} FROM messages.schedule AS s ORDER BY s.name"  # noqa: S608 - constants only
+    return Call(statement.encode(), [], lambda rows: {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in rows})
 
 
 def find_schedule(name: str) -> Call[Schedule | None]:

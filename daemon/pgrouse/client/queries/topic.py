@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pgrouse.client.call import Call, Rows, query_call, select_call
+from pgrouse.client.call import Call, Rows, query_call, select_call, value
 from pgrouse.client.queries.topic_filter import WANTED
 from pgrouse.config.policy.policy_settings import TopicPolicy
 from pgrouse.config.policy.topic_policy import DEFAULTS
@@ -43,6 +43,13 @@ WAITING = b"""
   SELECT count(*), coalesce(max(f.id), 0), (SELECT coalesce(max(m.id), 0) FROM messages.message AS m)
   FROM (
     SELECT m.id FROM messages.message AS m WHERE m.topic = %(topic)s AND m.claim_id IS NULL LIMIT %(most)s) AS f"""
+SCHEMAS = b"""
+  SELECT t.topic, t.payload_schema::pg_catalog.text FROM messages.topic AS t
+  WHERE t.payload_schema IS NOT NULL ORDER BY t.topic"""
+# A digest of the row versions.
+SCHEMAS_VERSION = b"""
+  SELECT coalesce(pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat(topic, ' ', xmin), ' ' ORDER BY topic)), '')
+  FROM messages.topic WHERE payload_schema IS NOT NULL"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +121,50 @@ def effective_policy(policies: Mapping[str, Policy], topic: str) -> Policy:
     }
 
 
+def change_policy(topic: str, channel: str | None, settings: Mapping[str, Any]) -> Call[bool]:
+    """Set settings of a topic or of a channel of it; whether it has a row. None: it inherits the setting."""
+    table, key = _row_of(topic, channel)
+    changes = ", ".join(f"{name} = %({name})s" for name in settings)
+    place = " AND ".join(f"{name} OPERATOR(pg_catalog.=) %({name})s" for name in key)
+    statement = f"UPDATE messages.{table} SET {changes} WHERE {place} RETURNING true"  # noqa: S608 - constants only
+    return Call(statement.encode(), {**key, **settings}, bool)
+
+
+def add_policy(topic: str, channel: str | None, settings: Mapping[str, Any]) -> Call[bool]:
+    """Add the row of a topic or of a channel of it, with these settings."""
+    table, key = _row_of(topic, channel)
+    row = {**key, **settings}
+    values = ", ".join(f"%({name})s" for name in row)
+    statement = f"INSERT INTO messages.{table} ({', '.join(row)}) VALUES ({values}) RETURNING true"  # noqa: S608
+    return Call(statement.encode(), row, bool)
+
+
+def _row_of(topic: str, channel: str | None) -> tuple[str, dict[str, str]]:
+    return ("topic", {"topic": topic}) if channel is None else ("channel", {"topic": topic, "channel": channel})
+
+
 def remove_policy(topic: str) -> Call[bool]:
     """Remove all that a topic sets itself, and its pause: it inherits the defaults. Whether there was any."""
     return Call(REMOVE_POLICY, {"topic": topic}, bool)
 
 
-def find_subscriptions(topic: str | None = None) -> Call[list[Subscription]]:
-    """Read who gets copies of which topic: of all, or on either side of one."""
+def payload_schemas() -> Call[list[tuple[str, str]]]:
+    """Read the topics that set a payload_schema, and its text."""
+    return Call(SCHEMAS, [], list)
+
+
+def payload_schemas_version() -> Call[str]:
+    """Read a text that is another one when a payload_schema was changed; empty: no topic has one."""
+    return Call(SCHEMAS_VERSION, [], value)
+
+
+def find_subscriptions(topic: str | None = None, most: int | None = None) -> Call[list[Subscription]]:
+    """Read who gets copies of which topic: of all, or on either side of one. most: how many; None = all."""
     clauses = (
         "WHERE %(topic)s::pg_catalog.text IS NULL OR %(topic)s IN (f.topic, f.subscriber) ORDER BY f.topic, "
-        "f.subscriber"
+        "f.subscriber LIMIT %(most)s"
     )
-    return select_call("subscription", Subscription, clauses, topic=topic)
+    return select_call("subscription", Subscription, clauses, topic=topic, most=most)
 
 
 def add_subscription(topic: str, subscriber: str) -> Call[bool]:

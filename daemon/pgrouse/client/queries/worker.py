@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, decoded, first, query_call, select_call, values
+from pgrouse.client.call import Call, decoded, first, pair, query_call, select_call, values
 
 BY_WORKER_AND_TOPIC = """
   SELECT r.worker, r.topic, count(*) AS count,
@@ -39,6 +39,15 @@ HANDLED = (
     b"JOIN LATERAL unnest(w.topics) AS h (topic) WHERE w.handles"
 )
 ARMED = b"SELECT s.worker FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()"
+REQUESTS = b"""
+    SELECT w.drain_asked_at IS NOT NULL, w.requested_concurrency FROM messages.worker AS w
+    WHERE w.name OPERATOR(pg_catalog.=) %s
+"""
+CONNECTIONS = b"""
+  SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+           - coalesce(current_setting('reserved_connections', true), '0')::int AS most,
+         (SELECT count(*)::int FROM messages.worker_state AS w WHERE w.kind = 'daemon' AND w.alive) AS workers
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +138,8 @@ class HeldMessage:
     total: int
 
 
-def find_workers(most: int) -> Call[list[RegisteredWorker]]:
-    """Read the workers, by name."""
+def find_workers(most: int | None = None) -> Call[list[RegisteredWorker]]:
+    """Read the workers, by name. most: how many; None = all."""
     return select_call("worker_state", RegisteredWorker, "ORDER BY f.name LIMIT %(most)s", most=most)
 
 
@@ -163,6 +172,16 @@ def count_held(most: int | None = None) -> Call[list[HeldCount]]:
 def find_held(most_of_each: int) -> Call[list[HeldMessage]]:
     """Read the messages that each worker has run longest, at most this many of each."""
     return query_call(LONGEST, HeldMessage, "WHERE f.place <= %(most)s ORDER BY f.worker, f.place", most=most_of_each)
+
+
+def worker_requests(name: str) -> Call[tuple[bool, int | None] | None]:
+    """Read whether a worker was asked to drain, and the concurrency that was asked for; None: it is not registered."""
+    return first(Call(REQUESTS, [name], list))
+
+
+def count_connections() -> Call[tuple[int, int]]:
+    """Say how many connections the server has for those who are no superusers, and how many daemons are alive."""
+    return Call(CONNECTIONS, [], pair)
 
 
 def handled_topics() -> Call[list[str]]:

@@ -291,15 +291,26 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
     conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(owner)))
 
 
-def _pending(conn: psycopg.Connection[Any]) -> Iterator[Script]:
-    """Yield the files that the ledger does not have, or has with another text."""
-    ledger = {
+def ledger(conn: psycopg.Connection[Any]) -> dict[tuple[str, str], str]:
+    """Return the digests of the files that were applied, by kind and name."""
+    return {
         (kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")
     }
+
+
+def how_to_reapply(file: str) -> str:
+    """Return how to apply a file again."""
+    forget = f"UPDATE messages.migration SET digest = '' WHERE name = '{file}';"  # noqa: S608 - for people to run
+    return f"{forget} and run `pgrouse migrate`"
+
+
+def _pending(conn: psycopg.Connection[Any]) -> Iterator[Script]:
+    """Yield the files that the ledger does not have, or has with another text."""
+    applied_before = ledger(conn)
     files = list(scripts())
-    _refuse_newer(_migrations(ledger), _migrations((each.kind, each.name) for each in files))
+    _refuse_newer(_migrations(applied_before), _migrations((each.kind, each.name) for each in files))
     for each in files:
-        applied = ledger.get((each.kind, each.name))
+        applied = applied_before.get((each.kind, each.name))
         if applied == each.digest:
             continue
         if applied is not None and each.kind == "migration":

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pgrouse.client.call import bigints
+from pgrouse.client.calls.processing.settle import COMPLETE_BY_TEXTS
 from pgrouse.client.message import claim_refs
 from pgrouse.handlers.ctx.publish_tracker import PublishTracker
 from pgrouse.handlers.ctx.transaction import Completion
@@ -20,14 +21,6 @@ from pgrouse.publishing.server_errors import sqlstate_of
 from pgrouse.publishing.statement import Statement
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
-# The psycopg binding of messages.complete has arrays; here arrays are texts, which every driver accepts.
-COMPLETE = (
-    "SELECT pg_catalog.array_to_json(messages.complete("
-    "%(ids)s::pg_catalog.text::pg_catalog.int8[], %(claim_ids)s::pg_catalog.text::pg_catalog.int8[], "
-    "ARRAY(SELECT o.output::pg_catalog.jsonb "
-    "FROM pg_catalog.jsonb_array_elements_text(%(outputs)s::pg_catalog.text::pg_catalog.jsonb) "
-    "WITH ORDINALITY AS o (output, n) ORDER BY o.n)))::pg_catalog.text"
-)
 NO_RIGHT = "42501"
 GRANT = (
     "ctx.complete() completes the message by messages.complete, with the rights of this connection's role: "
@@ -71,7 +64,7 @@ class OwnCompletion:
         return tracker.track(TrackedCoroutine(self._complete(driver), self._topic, "complete"))
 
     async def _complete(self, driver: Driver) -> None:
-        statement = Statement(COMPLETE, self._values())
+        statement = Statement(COMPLETE_BY_TEXTS, self._values())
         # Call this before the statement is sent: after that, only the server knows.
         self._on_begin()
         self._runtime.mark_completing(*self._completion.messages())

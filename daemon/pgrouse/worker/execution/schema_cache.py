@@ -13,19 +13,16 @@ from typing import Any
 
 import psycopg
 
+from pgrouse.client.call import run, run_async
 from pgrouse.client.message import Message
 from pgrouse.client.processing.settlement import SettleKind, Settlement
+from pgrouse.client.queries.topic import payload_schemas, payload_schemas_version
 from pgrouse.config.policy.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log
 from pgrouse.values.topic_pattern import find, is_pattern
 
-# A digest of the row versions: the only query while nothing changes.
-VERSION = """
-  SELECT coalesce(pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat(topic, ' ', xmin), ' ' ORDER BY topic)), '')
-  FROM messages.topic WHERE payload_schema IS NOT NULL"""
-SCHEMAS = "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHERE payload_schema IS NOT NULL"
 DEFAULTS = "*"
 # The archive keeps the last 8192 bytes of an error.
 ERROR_BYTES = 8000
@@ -55,11 +52,9 @@ class SchemaCache:
 
     async def refresh(self, conn: psycopg.AsyncConnection) -> None:
         """Read what has changed since the last time."""
-        cursor = await conn.execute(VERSION.encode())
-        (version,) = await cursor.fetchone() or ("",)
+        version = await run_async(conn, payload_schemas_version())  # the only query while nothing changes
         if version != self._version:
-            cursor = await conn.execute(SCHEMAS.encode())
-            self.update(await cursor.fetchall())
+            self.update(await run_async(conn, payload_schemas()))
             self._version = version
 
     def load(self, conn: psycopg.Connection) -> None:
@@ -68,12 +63,12 @@ class SchemaCache:
         Raises:
             ConfigError: a topic has a schema, and the package that checks it is not installed.
         """
-        self.update(conn.execute(SCHEMAS.encode()).fetchall())
+        self.update(run(conn, payload_schemas()))
         if self._uncheckable:
             raise ConfigError(f"topics {', '.join(sorted(self._uncheckable))}: {NOT_INSTALLED}")
 
-    def update(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Replace the cache by these rows of SCHEMAS.
+    def update(self, rows: list[tuple[str, str]]) -> None:
+        """Replace the cache by these rows of payload_schemas.
 
         Only new schemas are compiled; a schema that cannot be used is logged once and rejects nothing.
         """

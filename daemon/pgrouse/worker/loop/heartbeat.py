@@ -26,6 +26,7 @@ from pgrouse.client.calls.processing.worker import register_worker, touch_worker
 from pgrouse.client.connection.closed_after import closed_after
 from pgrouse.client.connection.database import Database
 from pgrouse.client.message import Message, claim_refs
+from pgrouse.client.queries.worker import worker_requests
 from pgrouse.errors import DatabaseUnreachable, LockLost
 from pgrouse.logging import events
 from pgrouse.logging.event_logger import log
@@ -54,10 +55,6 @@ SET_TIMEOUT = (
     b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', "
     b"'off', true)"
 )
-REQUESTS = b"""
-    SELECT w.drain_asked_at IS NOT NULL, w.requested_concurrency FROM messages.worker AS w
-    WHERE w.name OPERATOR(pg_catalog.=) %s
-"""
 # Without an answer for this long the connection is dead. libpq would wait forever if a proxy keeps the socket open.
 NO_ANSWER_TIMEOUT_S = 8.0
 # A handler is stopped after its timeout. If it still runs after this many more seconds, its lock is no longer extended.
@@ -325,7 +322,7 @@ class Heartbeat(threading.Thread):
         return run(conn, touch_worker(self.worker.name, json.dumps(self.status())))
 
     def _read_requests(self, conn: psycopg.Connection) -> WorkerRequests:
-        row = conn.execute(REQUESTS, [self.worker.name]).fetchone()
+        row = run(conn, worker_requests(self.worker.name))
         return self._requests if row is None else WorkerRequests(*row)
 
     def _take_requests(self, requests: WorkerRequests) -> None:

@@ -15,6 +15,14 @@ from pgrouse.client.call import Call, Rows, bigints, function_call, value
 COMPLETE = (
     b"SELECT messages.complete(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[]::pg_catalog.jsonb[])"
 )
+# The same as a `Statement` for every driver: its arrays are texts, which each accepts.
+COMPLETE_BY_TEXTS = (
+    "SELECT pg_catalog.array_to_json(messages.complete("
+    "%(ids)s::pg_catalog.text::pg_catalog.int8[], %(claim_ids)s::pg_catalog.text::pg_catalog.int8[], "
+    "ARRAY(SELECT o.output::pg_catalog.jsonb "
+    "FROM pg_catalog.jsonb_array_elements_text(%(outputs)s::pg_catalog.text::pg_catalog.jsonb) "
+    "WITH ORDINALITY AS o (output, n) ORDER BY o.n)))::pg_catalog.text"
+)
 REJECT = b"SELECT messages.reject(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[])"
 FAIL = b"SELECT messages.fail(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[])"
 RETRY = (
