@@ -5,8 +5,9 @@
 -- Arguments: `p_topics`: names of topics, [patterns](#patterns-of-topics), or beginnings that end with `*`. Of more
 -- than `p_limit` topics it returns those that have a policy, a worker or running messages, and then those with the most
 -- messages. If it returns `p_limit` rows there may be more topics: `messages.list_topics` lists all of them.
--- Result: `ready` and `delayed` are exact below `p_bound`. From `p_bound` on the number is an estimate, from a sample
--- of 1,000 pages of `messages.message`: 200 runs of five pages at equal distances. A topic whose messages were
+-- Result: `delayed` are all that are due later: also those that are `blocked`, `retrying` or `waiting`. `ready` and
+-- `delayed` are exact below `p_bound`. From `p_bound` on the number is an estimate, from a sample of 1,000 pages of
+-- `messages.message`: 200 runs of five pages at equal distances. A topic whose messages were
 -- published at once lies on few of the runs. One that lies on fewer than 20, and cannot be known to have many more, is
 -- counted instead, up to ten times `p_bound`; where there are many such topics, up to fewer, so that together at most
 -- 50 times `p_bound` messages are counted. A table of up to 1,000 pages is read as a whole, and the estimate is then

@@ -49,8 +49,8 @@ class Stats:
 def stats(session: CliSession, watch: bool, interval: timedelta) -> None:
     """Show how many messages are in the queue, by topic.
 
-    From 1,000 on, the ready and delayed messages of a topic are estimated (shown as ≈ 52,000): nothing here reads a
-    big table to its end.
+    Blocked, retrying and waiting messages are counted as delayed: they are due later, too. From 1,000 on, the ready and
+    delayed messages of a topic are estimated (shown as ≈ 52,000): nothing here reads a big table to its end.
     """
     with session.connect() as conn:
         if not watch:

@@ -20,6 +20,7 @@ class TopicStats:
     """A row of `messages.stats`.
 
     Attributes:
+        delayed: due later: also those that are blocked, retrying or waiting.
         handled: whether a running worker handles the topic.
     """
 

@@ -39,7 +39,7 @@ TEXTS = {
     "dead_last_day": "Messages that died in the last 24 hours.",
     "debounce": "How long the key must not be published again before the message becomes available.",
     "delay": "How long until the message becomes available.",
-    "delayed": "Messages that wait for their time.",
+    "delayed": "Messages that are due later: delayed, blocked, retrying or waiting.",
     "deleted": "How many messages were deleted.",
     "done": "The messages that were changed.",
     "draining": "The name of the worker.",
