@@ -162,7 +162,9 @@ BEGIN
     -- The copies for subscribers do the same with their keys; they are made by a trigger.
     PERFORM set_config('messages.on_conflict', p_mode, true);
     SELECT p.outcome INTO v_outcome
-    FROM messages.publish_with_key(messages.gather_staged(p_places, p_mode, p_now), p_mode) AS p;
+    FROM messages.publish_with_key(
+      messages.gather_staged(p_places, p_mode, p_now), p_mode,
+      (SELECT s.expires_at IS NOT NULL FROM messages.publish_stage AS s WHERE s.ctid = p_places[v_count])) AS p;
     published := CASE WHEN v_outcome IN ('inserted', 'replaced', 'appended') THEN v_count ELSE 0 END;
     ignored := CASE WHEN v_outcome IN ('ignored', 'held') THEN v_count ELSE 0 END;
     dropped := CASE WHEN v_outcome = 'dropped' THEN v_count ELSE 0 END;

@@ -1,10 +1,10 @@
 -- Insert a message, or apply p_on_conflict to the message that waits with its key.
--- Called by: publish, publish_with_key. An id is drawn unless p_new has one. Result: as messages.publish_with_key,
--- except for held.
+-- Called by: publish, publish_with_key. An id is drawn unless p_new has one. p_is_deadline: p_new expires at a time
+-- that the publisher gave, not after a TTL. Result: as messages.publish_with_key, except for held.
 -- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch
 -- or lock it (ON CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
 CREATE OR REPLACE FUNCTION messages.insert_or_merge(
-  p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text
+  p_new messages.message, p_on_conflict text, p_is_deadline boolean DEFAULT false, OUT id bigint, OUT outcome text
 )
 LANGUAGE plpgsql
 AS $$
@@ -36,7 +36,16 @@ BEGIN
     body = excluded.body,
     headers = CASE p_on_conflict
       WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
-    expires_at = excluded.expires_at,
+    -- A TTL counts from when the message that waits is available: else a delayed one might expire before. It counts
+    -- from now if that one is available, or waits for an event. debounce_message does this for debounced ones.
+    expires_at = CASE
+      WHEN p_is_deadline OR p_new.debounce_limit IS NOT NULL OR excluded.expires_at IS NULL THEN excluded.expires_at
+      ELSE least(
+        excluded.expires_at - greatest(excluded.available_at, clock_timestamp()) + greatest(
+          CASE WHEN (m.history #>> '{-1,outcome}') IS DISTINCT FROM 'waiting' THEN m.available_at END,
+          clock_timestamp()),
+        '9000-01-01 00:00+00')
+    END,
     -- The state that a deferred run has kept is about the earlier payload.
     state = CASE p_on_conflict WHEN 'append' THEN m.state END
   -- There is nothing to append to bytes.

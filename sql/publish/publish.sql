@@ -6,11 +6,11 @@
 -- - `error`: 23505.
 -- - `replace`: that message gets the new payload or body, headers and TTL, and loses its state and steps, which are
 --   about the old one; its id, place, priority, channel and time do not change, but a wait for an event ends. The
---   outcome is `replaced`.
+--   TTL counts from that time, or from now if it has passed. The outcome is `replaced`.
 -- - `ignore`: nothing happens. The outcome is `ignored`.
 -- - `append`: its payload becomes one array with the new payload at its end; if the new payload is an array, its
---   elements are added. Headers are added, the TTL is the new one. The payload of a message published with `append` is
---   an array from the start. The outcome is `appended`.
+--   elements are added. Headers are added, the TTL is the new one, as with `replace`. The payload of a message
+--   published with `append` is an array from the start. The outcome is `appended`.
 --
 -- A message that is running or was attempted is never changed: the new message is published in addition, as if there
 -- were no conflict.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -387,6 +388,17 @@ def test_delays_apply_to_rows_with_keys(queue: Queue) -> None:
     assert len(rows) == 2
     assert rows[0] == rows[1]
     assert (rows[0].expires_at - rows[0].available_at).days == 1
+
+
+def test_a_row_that_changes_a_delayed_message_has_the_given_expiry_or_counts_its_ttl_from_there(queue: Queue) -> None:
+    times = {"k": {"expires_at": "2090-01-01 00:00+00"}, "l": {"ttl": "1 day"}}
+    for key in times:
+        queue.send(1, key=key, available_at=datetime(2100, 1, 1, 1, tzinfo=UTC))
+
+    publish_rows(queue, *({**keyed(2, "replace", key=key), **time} for key, time in times.items()))
+
+    ends = queue.rows("SELECT key, (expires_at AT TIME ZONE 'UTC')::date::text AS day FROM messages.message ORDER BY 1")
+    assert list(map(tuple, ends)) == [("k", "2090-01-01"), ("l", "2100-01-02")]
 
 
 @pytest.mark.parametrize("on_conflict", ["replace", "append", "error"])

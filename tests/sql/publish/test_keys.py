@@ -87,7 +87,29 @@ def test_replace_keeps_id_and_position_and_takes_the_new_content_and_ttl(queue: 
     assert (after.payload, after.headers) == (2, {"b": 2})
     assert (after.priority, after.channel, after.available_at, after.created_at) == (2, "c", LATER, before.created_at)
     assert before.expires_at - LATER == timedelta(hours=1)
-    assert after.expires_at - datetime.now(UTC) < timedelta(minutes=2)
+    assert timedelta(seconds=59) < after.expires_at - LATER <= timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("mode", ["replace", "append"])
+def test_a_ttl_counts_from_the_time_of_the_message_that_waits(queue: Queue, mode: str) -> None:
+    queue.policy("t", ttl="1 h")
+    sent = [queue.send(1, key=key, available_at=at).id for key, at in (("now", None), ("late", LATER))]
+
+    for key in ("now", "late"):
+        queue.send(2, key=key, on_conflict=mode)
+
+    now, late = map(queue.message, sent)
+    assert timedelta(minutes=59) < now.expires_at - datetime.now(UTC) <= timedelta(hours=1)
+    assert timedelta(minutes=59) < late.expires_at - LATER <= timedelta(hours=1)
+
+
+def test_a_ttl_counts_from_now_if_a_wait_for_an_event_ends(queue: Queue) -> None:
+    first = queue.send(1, key="k").id
+    queue.settle("wait_for_event", [queue.claim_one()], ["paid"], [1], [timedelta(days=7)])
+
+    assert queue.send(2, key="k", on_conflict="replace", ttl="1 h").id == first
+
+    assert timedelta(0) < queue.message(first).expires_at - datetime.now(UTC) <= timedelta(hours=1)
 
 
 def test_replace_removes_what_is_not_given_again(queue: Queue) -> None:
