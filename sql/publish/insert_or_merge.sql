@@ -36,14 +36,15 @@ BEGIN
     body = excluded.body,
     headers = CASE p_on_conflict
       WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
-    -- A TTL counts from when the message that waits is available: else a delayed one might expire before. It counts
-    -- from now if that one is available, or waits for an event. debounce_message does this for debounced ones.
+    -- A TTL counts from when the message that waits is available: else a delayed one might expire before. A wait for an
+    -- event ends now. debounce_message does this for debounced ones.
     expires_at = CASE
       WHEN p_is_deadline OR p_new.debounce_limit IS NOT NULL OR excluded.expires_at IS NULL THEN excluded.expires_at
       ELSE least(
-        excluded.expires_at - greatest(excluded.available_at, clock_timestamp()) + greatest(
-          CASE WHEN (m.history #>> '{-1,outcome}') IS DISTINCT FROM 'waiting' THEN m.available_at END,
-          clock_timestamp()),
+        excluded.expires_at - greatest(excluded.available_at, messages.now()) + greatest(
+          CASE
+            WHEN p_on_conflict = 'append' OR m.history #>> '{-1,outcome}' IS DISTINCT FROM 'waiting' THEN m.available_at
+          END, messages.now()),
         '9000-01-01 00:00+00')
     END,
     -- The state that a deferred run has kept is about the earlier payload.

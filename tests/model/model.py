@@ -248,7 +248,10 @@ class Model:
         if on_conflict == "ignore":
             return "ignored"
         payload = _array(waiting.payload) + wanted.payload if on_conflict == "append" else wanted.payload
-        expires_at = None if waiting.id in self.blocked else wanted.expires_at
+        expires_at = None
+        if wanted.expires_at is not None and waiting.id not in self.blocked:
+            ttl = wanted.expires_at - max(wanted.available_at, self.now)
+            expires_at = max(waiting.available_at, self.now) + ttl
         self.live[waiting.id] = replace(waiting, payload=payload, expires_at=expires_at)
         return "appended" if on_conflict == "append" else "replaced"
 
